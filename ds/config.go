@@ -1,0 +1,175 @@
+package ds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+
+	"go.uber.org/zap"
+
+	"manifold/ds/fence"
+	"manifold/layout"
+	"manifold/xdr/compound"
+	"manifold/xdr/rpc"
+)
+
+// Config is what a data server is made of.
+type Config struct {
+	// Data is the data folder. It is made if it is missing; it belongs to one
+	// process at a time.
+	Data string
+	// Listen are the addresses for NFS clients, HOST:PORT, 1 to 16. An empty
+	// host is every address of both families; port 0 is any free one.
+	Listen []string
+	// Advertise are the addresses that clients are told, HOST:PORT; default:
+	// those of Listen. For a wildcard each client is told the address by which
+	// it reached the metadata server.
+	Advertise []string
+	// MDS is the metadata server's control address, HOST:PORT.
+	MDS string
+	// Token is the join token.
+	Token string
+	// Name is for people; default: the base name of Data. At most 64 bytes.
+	Name string
+	// Version of the software, for people.
+	Version string
+
+	// MaxConns bounds the connections of clients, MaxClients the clients,
+	// OpenFiles the object files that are kept open. 0 is the default of
+	// xdr/rpc/tcp, xdr/session and ds/store/osfs.
+	MaxConns, MaxClients, OpenFiles int
+	// Fences bounds the fences; zero is fence.DefaultLimits.
+	Fences fence.Limits
+
+	// Log gets what an administrator must know; nil is silence.
+	Log *zap.Logger
+	// Operations and Connections are told what happens, for metrics; nil: nobody.
+	Operations  compound.Observer
+	Connections rpc.Observer
+}
+
+const (
+	maxAddresses = 16
+	maxName      = 64
+)
+
+// Validate says what is wrong with c, all of it, in the words of its fields.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if c.Data == "" {
+		bad("no data folder")
+	}
+	if n := len(c.Listen); n < 1 || n > maxAddresses {
+		bad("%d listen addresses, want 1 to %d", n, maxAddresses)
+	}
+	if n := len(c.Advertise); n > maxAddresses {
+		bad("%d addresses to advertise, want at most %d", n, maxAddresses)
+	}
+	for _, addr := range c.Listen {
+		if err := checkHostPort(addr, 0); err != nil {
+			bad("listen address %w", err)
+		}
+	}
+	for _, addr := range c.Advertise {
+		if err := checkHostPort(addr, 1); err != nil {
+			bad("address to advertise %w", err)
+		}
+	}
+	if err := checkHostPort(c.MDS, 1); err != nil {
+		bad("control address of the metadata server %w", err)
+	}
+	if c.Token == "" {
+		bad("no join token")
+	}
+	if len(c.Name) > maxName {
+		bad("name of %d bytes, want at most %d", len(c.Name), maxName)
+	}
+	if c.MaxConns < 0 || c.MaxClients < 0 || c.OpenFiles < 0 || c.Fences.Clients < 0 || c.Fences.Objects < 0 {
+		bad("a limit below 0")
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("ds: %w", err)
+	}
+	return nil
+}
+
+// checkHostPort checks the form of HOST:PORT; the port is at least least.
+func checkHostPort(s string, least uint64) error {
+	_, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf("%q: %w", s, err)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n < least {
+		return fmt.Errorf("%q: port is no number from %d to 65535", s, least)
+	}
+	return nil
+}
+
+// withDefaults returns c with what was left out.
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	if c.Name == "" {
+		abs, err := filepath.Abs(c.Data)
+		if err != nil {
+			abs = c.Data
+		}
+		c.Name = filepath.Base(abs)
+		c.Name = c.Name[:min(len(c.Name), maxName)]
+	}
+	if c.Fences == (fence.Limits{}) {
+		c.Fences = fence.DefaultLimits()
+	}
+	return c
+}
+
+// addresses returns what clients are told: c.Advertise, its names resolved, or
+// where we are bound.
+func (c *Config) addresses(ctx context.Context, bound []netip.AddrPort) ([]layout.Address, error) {
+	var list []layout.Address
+	for _, s := range c.Advertise {
+		aps, err := resolve(ctx, s)
+		if err != nil {
+			return nil, fmt.Errorf("ds: address to advertise: %w", err)
+		}
+		for _, ap := range aps {
+			list = append(list, layout.TCP(ap))
+		}
+	}
+	if len(list) == 0 {
+		for _, ap := range bound {
+			list = append(list, layout.TCP(ap))
+		}
+	}
+	return list[:min(len(list), maxAddresses)], nil
+}
+
+// resolve returns the addresses of HOST:PORT; an empty host is the wildcard.
+func resolve(ctx context.Context, s string) ([]netip.AddrPort, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	if host == "" {
+		return []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), uint16(n))}, nil
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	var list []netip.AddrPort
+	for _, ip := range ips {
+		list = append(list, netip.AddrPortFrom(ip.Unmap(), uint16(n)))
+	}
+	return list, nil
+}

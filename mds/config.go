@@ -1,0 +1,111 @@
+// Package mds is the metadata server: it wires the store, the name space, the
+// state, the operations and the listeners together, and holds no rule of the
+// protocol itself.
+//
+// Its nouns: a Config says where and how; a Server is one metadata server, from
+// New (everything is open and bound) through Run (it serves) to its end.
+package mds
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"go.uber.org/zap"
+
+	"manifold/xdr/compound"
+	"manifold/xdr/rpc"
+)
+
+// Config is a metadata server's configuration. Zero fields take the default
+// named with them.
+type Config struct {
+	// Data is the folder of the store and the join token. It is made if missing.
+	Data string
+	// Listen is where clients mount from: host:port.
+	Listen string
+	// Control is where data servers join: host:port, on a private network.
+	Control string
+	// Lease is the lease time: 90 s. From 5 s to 1 h.
+	Lease time.Duration
+	// Grace is how long clients may reclaim after a restart: the lease and a
+	// tenth. It ends as soon as all of them have.
+	Grace time.Duration
+	// NoProxyIO refuses READ and WRITE here, so that I/O that does not take the
+	// way to the data servers fails: for tests.
+	NoProxyIO bool
+	// StripeUnit and Width are those of files whose directory says nothing:
+	// 1 MiB, a multiple of 4096; and 0, all data servers.
+	StripeUnit uint64
+	Width      int
+	// Token is what data servers show to join, at least 16 bytes. Empty: the one
+	// in Data/join.token, which is made at the first start.
+	Token string
+	// MaxClients, MaxOpens, MaxLocks and MaxLayouts bound the state of all
+	// clients together: 4096, 1 M, 1 M and 1 M.
+	MaxClients, MaxOpens, MaxLocks, MaxLayouts int
+}
+
+// Options are a Server's surroundings. Nil ones are silent.
+type Options struct {
+	Log *zap.Logger
+	RPC rpc.Observer
+	Ops compound.Observer
+	// Version is told to the administrator.
+	Version string
+}
+
+const (
+	defaultLease = 90 * time.Second
+	defaultUnit  = 1 << 20
+	unitGranule  = 4096
+	maxUnit      = 1 << 30
+)
+
+// withDefaults returns c with every zero field filled in.
+func (c Config) withDefaults() Config {
+	if c.Lease == 0 {
+		c.Lease = defaultLease
+	}
+	if c.Grace == 0 {
+		c.Grace = c.Lease + c.Lease/10
+	}
+	if c.StripeUnit == 0 {
+		c.StripeUnit = defaultUnit
+	}
+	for _, n := range []*int{&c.MaxOpens, &c.MaxLocks, &c.MaxLayouts} {
+		if *n == 0 {
+			*n = 1 << 20
+		}
+	}
+	if c.MaxClients == 0 {
+		c.MaxClients = 4096
+	}
+	return c
+}
+
+// Validate says what is wrong with a configuration.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	bad := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	bad(c.Data != "", "data: no folder given")
+	for name, addr := range map[string]string{"listen": c.Listen, "control": c.Control} {
+		_, _, err := net.SplitHostPort(addr)
+		bad(err == nil, "%s: %q is not host:port", name, addr)
+	}
+	bad(c.Lease >= 5*time.Second && c.Lease <= time.Hour, "lease: %v is not between 5s and 1h", c.Lease)
+	bad(c.Grace > 0 && c.Grace <= 2*time.Hour, "grace: %v is not between 0 and 2h", c.Grace)
+	bad(validUnit(c.StripeUnit), "stripe unit: %d is not a multiple of %d up to %d", c.StripeUnit, unitGranule, maxUnit)
+	bad(c.Width >= 0 && c.Width <= maxWidth, "width: %d is not between 0 and %d", c.Width, maxWidth)
+	bad(c.Token == "" || len(c.Token) >= 16, "token: shorter than 16 bytes")
+	bad(c.MaxClients > 0 && c.MaxOpens > 0 && c.MaxLocks > 0 && c.MaxLayouts > 0, "a limit on state is negative")
+	return errors.Join(errs...)
+}
+
+func validUnit(u uint64) bool { return u > 0 && u%unitGranule == 0 && u <= maxUnit }

@@ -1,0 +1,128 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"manifold/layout"
+	"manifold/layout/control"
+	"manifold/xdr/nfs4"
+)
+
+// devices are those that clients were told since the start. Their number is
+// bounded by the sets of data servers in use, not by files or clients.
+type devices struct {
+	mu sync.Mutex
+	m  map[nfs4.DeviceID]layout.Device
+}
+
+// Device returns the device of these data servers for a client that reached
+// this server at local, and remembers it.
+func (f *Fleet) Device(ds []layout.DSID, local netip.Addr) (layout.Device, error) {
+	all := make([][]layout.Address, len(ds))
+	for i, id := range ds {
+		var err error
+		if all[i], err = f.Paths(id, local); err != nil {
+			return layout.Device{}, err
+		}
+	}
+	d := layout.NewDevice(ds, all)
+	f.devices.mu.Lock()
+	defer f.devices.mu.Unlock()
+	if f.devices.m == nil {
+		f.devices.m = map[nfs4.DeviceID]layout.Device{}
+	}
+	f.devices.m[d.ID] = d
+	return d, nil
+}
+
+// DeviceByID returns a device that Device returned since the start.
+func (f *Fleet) DeviceByID(id nfs4.DeviceID) (layout.Device, bool) {
+	f.devices.mu.Lock()
+	defer f.devices.mu.Unlock()
+	d, ok := f.devices.m[id]
+	return d, ok
+}
+
+// Devices returns the ids of the devices that Device returned, in their order.
+func (f *Fleet) Devices() []nfs4.DeviceID {
+	f.devices.mu.Lock()
+	defer f.devices.mu.Unlock()
+	ids := make([]nfs4.DeviceID, 0, len(f.devices.m))
+	for id := range f.devices.m {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b nfs4.DeviceID) int { return slices.Compare(a[:], b[:]) })
+	return ids
+}
+
+// paths turns host:port into addresses. A wildcard becomes the address by which
+// the client reached this server: the data server has all of its host's, and
+// is taken to be on the same host or behind the same address.
+func paths(addrs []string, local netip.Addr) ([]layout.Address, error) {
+	var out []layout.Address
+	for _, s := range addrs {
+		ap, err := netip.ParseAddrPort(s)
+		if err != nil {
+			return nil, err
+		}
+		if ap.Addr().IsUnspecified() {
+			if !local.IsValid() {
+				continue
+			}
+			ap = netip.AddrPortFrom(local, ap.Port())
+		}
+		out = append(out, layout.TCP(ap))
+	}
+	if len(out) == 0 {
+		return nil, errors.New("data server has no address that this client can use")
+	}
+	return out, nil
+}
+
+// Space is bytes in total, free, and available to ordinary users.
+type Space struct{ Total, Free, Avail uint64 }
+
+// Space returns what statfs shows: the data servers' sum, those that are down
+// as they were last heard of.
+func (f *Fleet) Space() Space {
+	var s Space
+	for _, i := range f.List() {
+		if i.State != Removed {
+			s.Total += i.Usage.CapacityBytes
+			s.Free += i.Usage.FreeBytes
+			s.Avail += i.Usage.FreeBytes
+		}
+	}
+	return s
+}
+
+// Size asks data servers how long an object is, and returns the largest
+// answer. It fails if one of them does not answer.
+func (f *Fleet) Size(ctx context.Context, obj layout.Object, ds []layout.DSID) (uint64, error) {
+	sizes := make([]uint64, len(ds))
+	g, ctx := errgroup.WithContext(ctx)
+	for i, id := range ds {
+		g.Go(func() error {
+			acks, err := f.Control.Do(ctx, id, control.Command{Kind: control.Stat, Object: obj})
+			if err != nil {
+				return fmt.Errorf("data server %d: %w", id, err)
+			}
+			if acks[0].Status != nfs4.OK {
+				return fmt.Errorf("data server %d: size of %v: %w", id, obj, acks[0].Status)
+			}
+			sizes[i] = acks[0].Size
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	return slices.Max(append(sizes, 0)), nil
+}

@@ -1,0 +1,127 @@
+package op
+
+import (
+	"context"
+	"time"
+
+	"manifold/layout"
+	"manifold/mds/ns"
+	"manifold/mds/store"
+	"manifold/xdr/nfs4"
+)
+
+// MaxIO is the largest READ and WRITE, in bytes: what Linux uses at most.
+const MaxIO = 1 << 20
+
+// supported returns the attributes that this server knows (RFC 8881 section
+// 5.8.1.1). MDSTHRESHOLD is not among them: it would send small files' bytes
+// through this server.
+func supported() nfs4.Bitmap {
+	return ofInode().Or(ofServer()).Or(nfs4.BitmapOf(
+		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrRdattrError, nfs4.AttrFilehandle,
+	)).Or(ofSpace())
+}
+
+// ofInode are the attributes that ns.Volume.Fill knows.
+func ofInode() nfs4.Bitmap {
+	return nfs4.BitmapOf(
+		nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrFSID, nfs4.AttrFileID, nfs4.AttrMode,
+		nfs4.AttrNumLinks, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrRawDev, nfs4.AttrSpaceUsed,
+		nfs4.AttrTimeAccess, nfs4.AttrTimeCreate, nfs4.AttrTimeMetadata, nfs4.AttrTimeModify,
+		nfs4.AttrMountedOnFileID,
+	)
+}
+
+// ofServer are the attributes that are the same for every file.
+func ofServer() nfs4.Bitmap {
+	return nfs4.BitmapOf(
+		nfs4.AttrSupportedAttrs, nfs4.AttrFHExpireType, nfs4.AttrLinkSupport, nfs4.AttrSymlinkSupport,
+		nfs4.AttrNamedAttr, nfs4.AttrUniqueHandles, nfs4.AttrLeaseTime, nfs4.AttrACLSupport, nfs4.AttrCanSetTime,
+		nfs4.AttrCaseInsensitive, nfs4.AttrCasePreserving, nfs4.AttrChownRestricted, nfs4.AttrHomogeneous,
+		nfs4.AttrMaxFileSize, nfs4.AttrMaxLink, nfs4.AttrMaxName, nfs4.AttrMaxRead, nfs4.AttrMaxWrite,
+		nfs4.AttrNoTrunc, nfs4.AttrTimeDelta, nfs4.AttrFSLayoutTypes, nfs4.AttrLayoutBlksize,
+		nfs4.AttrLayoutAlignment, nfs4.AttrSuppattrExclcreat, nfs4.AttrChangeAttrType, nfs4.AttrXattrSupport,
+	)
+}
+
+// ofSpace are the attributes that the data servers decide (statfs).
+func ofSpace() nfs4.Bitmap {
+	return nfs4.BitmapOf(
+		nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrSpaceTotal,
+		nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal,
+	)
+}
+
+// ofExclusive are the attributes that an EXCLUSIVE4_1 create sets.
+func ofExclusive() nfs4.Bitmap {
+	return nfs4.BitmapOf(
+		nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrSize,
+		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet,
+	)
+}
+
+// attrs reads those attributes of a file that are in want and that this server
+// supports.
+func (o *Ops) attrs(ctx context.Context, a *nfs4.Attrs, want nfs4.Bitmap, h layout.Handle, fh nfs4.FH) nfs4.Status {
+	return o.view(ctx, func(tx store.Tx) error {
+		in, err := o.Volume.Get(tx, h)
+		if err != nil {
+			return err
+		}
+		return o.fill(tx, a, want, in, fh)
+	})
+}
+
+// fill sets those attributes of want that this server supports.
+func (o *Ops) fill(tx store.Tx, a *nfs4.Attrs, want nfs4.Bitmap, in *ns.Inode, fh nfs4.FH) error {
+	if want.Has(nfs4.AttrSize) || want.Has(nfs4.AttrSpaceUsed) {
+		if s := o.sure(in.ID); s != nfs4.OK {
+			return s
+		}
+	}
+	o.Volume.Fill(a, want.And(ofInode()), in)
+	a.Mask = want.And(supported())
+	a.Filehandle = fh
+	if !want.And(ofServer()).IsZero() {
+		o.fillServer(a)
+	}
+	if !want.And(ofSpace()).IsZero() {
+		return o.fillSpace(tx, a)
+	}
+	return nil
+}
+
+// fillServer sets the fields that are the same for every file; the mask says
+// which of them count.
+func (o *Ops) fillServer(a *nfs4.Attrs) {
+	a.SupportedAttrs = supported()
+	a.SuppattrExclcreat = ofExclusive()
+	a.FHExpireType = 0 // FH4_PERSISTENT
+	a.LinkSupport, a.SymlinkSupport, a.UniqueHandles = true, true, true
+	a.CanSetTime, a.CasePreserving, a.ChownRestricted, a.Homogeneous, a.NoTrunc = true, true, true, true, true
+	a.LeaseTime = uint32(o.cfg.Lease / time.Second)
+	a.MaxFileSize, a.MaxLink, a.MaxName = ns.MaxFileSize, ns.MaxLink, nfs4.MaxNameLen
+	a.MaxRead, a.MaxWrite = MaxIO, MaxIO
+	a.TimeDelta = nfs4.Time{Nsec: 1}
+	a.FSLayoutTypes = []nfs4.LayoutType{o.Driver.Type()}
+	a.LayoutBlksize, a.LayoutAlignment = layoutBlock, layoutBlock
+	a.ChangeAttrType = nfs4.ChangeMonotonicIncr
+}
+
+// layoutBlock is the I/O size and alignment that suit the data servers, bytes.
+const layoutBlock = 4096
+
+// fillSpace sets what statfs shows. Files are limited by the metadata store
+// only, so their number is bounded by its space; a fixed large number says so.
+func (o *Ops) fillSpace(tx store.Tx, a *nfs4.Attrs) error {
+	s := o.Fleet.Space()
+	a.SpaceTotal, a.SpaceFree, a.SpaceAvail = s.Total, s.Free, s.Avail
+	used, err := o.Volume.Files(tx)
+	a.FilesTotal = maxFiles
+	a.FilesFree = maxFiles - min(used, maxFiles)
+	a.FilesAvail = a.FilesFree
+	return err
+}
+
+// maxFiles is how many files are said to fit.
+const maxFiles = 1 << 40

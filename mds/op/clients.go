@@ -1,0 +1,232 @@
+package op
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"manifold/layout"
+	"manifold/mds/ns"
+	"manifold/mds/store"
+	"manifold/xdr/compound"
+	"manifold/xdr/nfs4"
+	"manifold/xdr/session"
+)
+
+// Hooks are what the engine asks of the metadata server.
+func (o *Ops) Hooks() compound.Hooks {
+	return compound.Hooks{Confirm: o.confirm, Drop: o.drop, ReclaimComplete: o.reclaimComplete}
+}
+
+// RecordName is the name under which a client is on record: only the same
+// owner in the same boot may reclaim (RFC 8881 section 8.4.2.1).
+func RecordName(owner []byte, verifier nfs4.Verifier) string {
+	return string(verifier[:]) + string(owner)
+}
+
+// HasState says whether a client holds anything.
+func (o *Ops) HasState(id nfs4.ClientID) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	n := o.State.CountsOf(id)
+	return n.Opens+n.Locks+n.Layouts > 0
+}
+
+// confirm puts a client on record and lets it have state. Records of the same
+// owner from before the start go in the same transaction.
+func (o *Ops) confirm(ctx context.Context, rec session.ClientRecord) (mayReclaim bool, err error) {
+	name := RecordName(rec.OwnerID, rec.Verifier)
+	o.mu.Lock()
+	mayReclaim, s := o.State.AddClient(o.Now(), rec.ID, name)
+	o.mu.Unlock()
+	if s != nfs4.OK {
+		return false, s
+	}
+	err = o.Store.Update(ctx, func(tx store.Tx) error {
+		for _, old := range o.recorded(string(rec.OwnerID)) {
+			if err := o.Cluster.DeleteClient(tx, old); err != nil {
+				return err
+			}
+		}
+		return o.Cluster.PutClient(tx, ns.ClientRecord{
+			ID: rec.ID, Owner: rec.OwnerID, Verifier: rec.Verifier,
+			Principal: fmt.Appendf(nil, "%d:%d:%s", rec.Principal.Flavor, rec.Principal.UID, rec.Principal.Name),
+		})
+	})
+	if err != nil {
+		o.mu.Lock()
+		o.State.Forget(rec.ID)
+		o.mu.Unlock()
+		return false, err
+	}
+	o.mu.Lock()
+	delete(o.old, string(rec.OwnerID))
+	o.mu.Unlock()
+	return mayReclaim, nil
+}
+
+// recorded returns the client ids that an owner had before the start.
+func (o *Ops) recorded(owner string) []nfs4.ClientID {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.old[owner]
+}
+
+// reclaimComplete: the client has all it wants (RFC 8881 section 18.51).
+func (o *Ops) reclaimComplete(_ context.Context, id nfs4.ClientID) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if s := o.State.ReclaimComplete(id); s != nfs4.OK && s != nfs4.ErrCompleteAlready {
+		return s
+	}
+	o.wake()
+	return nil
+}
+
+// drop ends a client that left, was replaced, or let its lease run out. What it
+// holds stands in others' way until every data server has acknowledged that it
+// refuses the client's handles; that takes place in the background.
+func (o *Ops) drop(_ context.Context, id nfs4.ClientID) {
+	o.mu.Lock()
+	e := o.State.Expire(id)
+	o.mu.Unlock()
+	o.background(func(ctx context.Context) {
+		var on []layout.DSID
+		for _, g := range e.Fence {
+			on = append(on, g.DS...)
+		}
+		for ctx.Err() == nil && o.update(ctx, func(tx store.Tx) error {
+			if err := o.Cluster.DeleteClient(tx, id); err != nil {
+				return err
+			}
+			if len(on) == 0 {
+				return nil
+			}
+			return o.Outbox.FenceClient(tx, on, id)
+		}) != nfs4.OK {
+			o.pause(ctx)
+		}
+		if len(on) > 0 {
+			o.Outbox.Kick(on)
+			o.Log.Info("client fenced at the data servers", zap.String("clientid", fmt.Sprintf("%#x", uint64(id))),
+				zap.Int("data_servers", len(on)))
+			if err := o.Outbox.WaitClient(ctx, id); err != nil {
+				return // the server stops; the rows are durable
+			}
+		}
+		o.learnGrown(ctx, e.Grown)
+		o.mu.Lock()
+		gone := o.State.Forget(id)
+		o.wake()
+		o.mu.Unlock()
+		o.idle(gone.Idle)
+	})
+}
+
+// learnGrown learns the sizes of files that a client may have written to and
+// did not commit. The client is fenced: they do not grow any more.
+func (o *Ops) learnGrown(ctx context.Context, files []uint64) {
+	var handles []layout.Handle
+	s := o.view(ctx, func(tx store.Tx) error {
+		for _, ino := range files {
+			in, err := o.Volume.GetID(tx, ino)
+			if err == nil {
+				handles = append(handles, o.Volume.Handle(in))
+			} else if ns.StatusOf(err) != nfs4.ErrStale {
+				return err
+			}
+		}
+		return nil
+	})
+	if s == nfs4.OK {
+		o.learnAll(ctx, handles)
+	}
+}
+
+// graceGate refuses what must wait until grace is over: a file that goes now
+// may be one that a client is about to reclaim (RFC 8881 section 8.4.2.1).
+func (o *Ops) graceGate() nfs4.Status {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if active, _, _ := o.State.Grace(o.Now()); active {
+		return nfs4.ErrGrace
+	}
+	return nfs4.OK
+}
+
+// RunGrace waits until grace is over, takes those who did not come back off
+// the record, and frees the files that lost their last name while they were
+// open before the start.
+func (o *Ops) RunGrace(ctx context.Context) {
+	var waiting []string
+	for {
+		o.mu.Lock()
+		active, until, names := o.State.Grace(o.Now())
+		changed, now := o.changed, o.Now()
+		o.mu.Unlock()
+		if !active {
+			break
+		}
+		waiting = names
+		timer := time.NewTimer(until.Sub(now))
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+	o.endGrace(ctx, len(waiting))
+}
+
+// endGrace cleans up after grace.
+func (o *Ops) endGrace(ctx context.Context, lost int) {
+	o.mu.Lock()
+	old := o.old
+	o.old = nil
+	_, _, waiting := o.State.Grace(o.Now())
+	o.mu.Unlock()
+	o.Log.Info("grace is over", zap.Int("clients_lost", len(waiting)), zap.Int("waited_for", lost))
+	for ctx.Err() == nil && o.update(ctx, func(tx store.Tx) error {
+		for _, ids := range old {
+			for _, id := range ids {
+				if err := o.Cluster.DeleteClient(tx, id); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}) != nfs4.OK {
+		o.pause(ctx)
+	}
+	var orphans []uint64
+	err := o.Store.View(ctx, func(tx store.Tx) error {
+		return o.Volume.ScanOrphans(tx, 0, func(h layout.Handle) (bool, error) {
+			orphans = append(orphans, h.Inode)
+			return true, nil
+		})
+	})
+	if err != nil && !errors.Is(err, context.Canceled) {
+		o.Log.Error("orphans not scanned", zap.Error(err))
+	}
+	for _, ino := range orphans {
+		o.free(ctx, ino)
+	}
+}
+
+// LoadRecords reads the clients that had state before the start: the names for
+// state.New, and their client ids by owner, for New.
+func LoadRecords(tx store.Tx, c ns.Cluster) (names []string, old map[string][]nfs4.ClientID, err error) {
+	old = map[string][]nfs4.ClientID{}
+	err = c.ScanClients(tx, func(r ns.ClientRecord) (bool, error) {
+		names = append(names, RecordName(r.Owner, r.Verifier))
+		old[string(r.Owner)] = append(old[string(r.Owner)], r.ID)
+		return true, nil
+	})
+	return names, old, err
+}

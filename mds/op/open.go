@@ -1,0 +1,215 @@
+package op
+
+import (
+	"context"
+
+	"manifold/layout"
+	"manifold/mds/ns"
+	"manifold/mds/state"
+	"manifold/mds/store"
+	"manifold/xdr/compound"
+	"manifold/xdr/nfs4"
+)
+
+// opening is one OPEN on its way.
+type opening struct {
+	req state.OpenReq
+	in  *ns.Inode
+	// creator may open with any access, whatever the mode it gave the file.
+	creator bool
+	// cut says that an existing file is to become empty.
+	cut bool
+}
+
+// open: RFC 8881 section 18.16. Delegations are not given.
+func (o *Ops) open(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs, r *nfs4.OpenRes) nfs4.Status {
+	op := opening{req: state.OpenReq{
+		Client: c.Client, Owner: a.Owner.Owner, Access: a.ShareAccess & nfs4.ShareAccessMask, Deny: a.ShareDeny,
+	}}
+	if op.req.Access == 0 || op.req.Deny > nfs4.ShareDenyBoth {
+		return nfs4.ErrInval
+	}
+	create := a.How.OpenType == nfs4.OpenCreate
+	var s nfs4.Status
+	switch a.Claim.Type {
+	case nfs4.ClaimNull:
+		if create {
+			s = o.openCreate(ctx, c, a, r, &op)
+		} else {
+			s = o.openName(ctx, c, a.Claim.Name, r, &op)
+		}
+	case nfs4.ClaimFH, nfs4.ClaimPrevious:
+		op.req.Reclaim = a.Claim.Type == nfs4.ClaimPrevious
+		if create {
+			return nfs4.ErrInval
+		}
+		op.in, s = o.inode(ctx, here(c))
+	case nfs4.ClaimDelegateCur, nfs4.ClaimDelegCurFH:
+		return nfs4.ErrBadStateID // no delegation was ever given
+	default:
+		return nfs4.ErrNotSupp
+	}
+	if s != nfs4.OK {
+		return s
+	}
+	return o.openInode(ctx, c, r, &op)
+}
+
+// openName looks the file up.
+func (o *Ops) openName(ctx context.Context, c *compound.Call, name []byte, r *nfs4.OpenRes, op *opening) nfs4.Status {
+	return o.view(ctx, func(tx store.Tx) (err error) {
+		if op.in, err = o.Volume.Lookup(tx, cred(c), here(c), name); err != nil {
+			return err
+		}
+		dir, err := o.Volume.Get(tx, here(c))
+		if err == nil {
+			r.CInfo = nfs4.ChangeInfo{Atomic: true, Before: dir.Change, After: dir.Change}
+		}
+		return err
+	})
+}
+
+// openCreate makes the file, or finds it as its create mode allows. Where the
+// file's data will be is decided in the same transaction if it is opened for
+// writing, so that a LAYOUTGET that follows costs none.
+func (o *Ops) openCreate(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs, r *nfs4.OpenRes, op *opening) nfs4.Status {
+	if s := o.graceGate(); s != nfs4.OK {
+		return s
+	}
+	how := &a.How.CreateHow
+	if how.Mode == nfs4.CreateUnchecked {
+		s := o.openName(ctx, c, a.Claim.Name, r, op)
+		if s != nfs4.ErrNoEnt {
+			op.cut = s == nfs4.OK && how.Attrs.Mask.Has(nfs4.AttrSize) && how.Attrs.Size == 0
+			if op.cut {
+				r.AttrSet.Set(nfs4.AttrSize)
+			}
+			return s
+		}
+	}
+	node, s := createNode(how)
+	if s != nfs4.OK {
+		return s
+	}
+	var made ns.Created
+	s = o.update(ctx, func(tx store.Tx) (err error) {
+		if made, err = o.Volume.Create(tx, c.Now, cred(c), here(c), a.Claim.Name, &node); err != nil {
+			return err
+		}
+		if made.New && op.req.Access&nfs4.ShareAccessWrite != 0 {
+			return o.placeNew(tx, made.Inode)
+		}
+		return nil
+	})
+	if s != nfs4.OK {
+		return s
+	}
+	op.in, op.creator = made.Inode, made.New
+	r.CInfo, r.AttrSet = made.Dir, made.Set
+	if made.New && op.req.Access&nfs4.ShareAccessWrite != 0 && len(op.in.Layout.DS) > 0 {
+		o.marks.add(op.in.ID)
+	}
+	return nfs4.OK
+}
+
+// createNode is what OPEN is to make.
+func createNode(how *nfs4.CreateHow) (ns.Node, nfs4.Status) {
+	node := ns.Node{Type: nfs4.TypeReg, Attrs: &how.Attrs}
+	switch how.Mode {
+	case nfs4.CreateUnchecked:
+	case nfs4.CreateGuarded:
+		node.Guarded = true
+	case nfs4.CreateExclusive4_1:
+		node.Exclusive, node.Verifier = true, how.Verifier
+		if how.Attrs.Mask.And(ofExclusive()) != how.Attrs.Mask {
+			return node, nfs4.ErrInval
+		}
+	case nfs4.CreateExclusive:
+		node.Exclusive, node.Verifier = true, how.Verifier
+		node.Attrs = &nfs4.Attrs{}
+	default:
+		return node, nfs4.ErrInval
+	}
+	return node, nfs4.OK
+}
+
+// placeNew decides where a new file's data goes. That no data server can be
+// had now is no reason to refuse the create: LAYOUTGET tries again.
+func (o *Ops) placeNew(tx store.Tx, in *ns.Inode) error {
+	l, err := o.Fleet.Place(in.Policy, in.ID)
+	if err != nil {
+		return nil
+	}
+	h := o.Volume.Handle(in)
+	placed, err := o.Volume.SetLayout(tx, h, l)
+	if err != nil {
+		return err
+	}
+	in.Layout = placed.Layout
+	return o.Volume.MarkOpenRW(tx, h)
+}
+
+// openInode opens the file that was found or made.
+func (o *Ops) openInode(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, op *opening) nfs4.Status {
+	if s := regular(op.in); s != nfs4.OK {
+		return s
+	}
+	if s := mayOpen(c, op); s != nfs4.OK {
+		return s
+	}
+	op.req.File = op.in.ID
+	if op.cut {
+		if s := o.recallOthers(ctx, op.in.ID, c.Client); s != nfs4.OK {
+			return s
+		}
+	}
+	unlock, err := o.files.lock(ctx, op.in.ID)
+	if err != nil {
+		return nfs4.ErrDelay
+	}
+	defer unlock()
+	v := o.decide(op.req)
+	if v.Status != nfs4.OK {
+		return v.Status
+	}
+	if op.cut {
+		h := o.Volume.Handle(op.in)
+		zero := nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}
+		if _, s := o.setSize(ctx, c, h, &zero, true); s != nfs4.OK {
+			return s
+		}
+	}
+	if s := o.stillThere(ctx, o.Volume.Handle(op.in)); s != nfs4.OK {
+		return s
+	}
+	if s := o.apply(v.Change); s != nfs4.OK {
+		return s
+	}
+	o.enter(c, op.in)
+	c.SetStateid(v.Stateid)
+	r.Stateid = v.Stateid
+	r.RFlags = nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked
+	return nfs4.OK
+}
+
+// stillThere makes sure, under the file's lock, that the file was not freed
+// between look-up and lock: once its open is applied it will not be.
+func (o *Ops) stillThere(ctx context.Context, h layout.Handle) nfs4.Status {
+	_, s := o.inode(ctx, h)
+	if s == nfs4.ErrStale {
+		return nfs4.ErrNoEnt
+	}
+	return s
+}
+
+// mayOpen checks the mode. Reclaims were allowed once already.
+func mayOpen(c *compound.Call, op *opening) nfs4.Status {
+	if op.creator || op.req.Reclaim {
+		return nfs4.OK
+	}
+	return ns.StatusOf(op.in.Check(cred(c), ns.Perm{
+		Read:       op.req.Access&nfs4.ShareAccessRead != 0,
+		Write:      op.req.Access&nfs4.ShareAccessWrite != 0 || op.cut,
+		ReadIfExec: true,
+	}))
+}

@@ -1,0 +1,239 @@
+// Package op is the metadata server's operations, one file each.
+//
+// Its nouns: Ops holds what operations are made of (its Parts); an operation
+// is a method of it and a row in Table. Every operation that changes something
+// takes the same four steps: decide (mds/state, pure), keep (one
+// store.Update), apply (the state's Change), tell (the reply, and what the
+// outbox and recalls do afterwards). What is not durable is not visible to a
+// reply.
+//
+// One file is decided about by one operation at a time, from decide to apply
+// (fileLocks). No such lock is held while a client is waited for: a recall is
+// answered by operations that need it.
+package op
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"manifold/layout"
+	"manifold/mds/fleet"
+	"manifold/mds/ns"
+	"manifold/mds/state"
+	"manifold/mds/store"
+	"manifold/xdr/compound"
+	"manifold/xdr/nfs4"
+	"manifold/xdr/rpc"
+)
+
+// Outbox is the durable to-do list of what data servers must be told. The Add
+// methods write rows within the caller's transaction; what they return is
+// waited for after it.
+type Outbox interface {
+	// Truncate: cut an object on these data servers.
+	Truncate(tx store.Tx, ds []layout.DSID, obj layout.Object, size uint64) error
+	// Remove: remove an object.
+	Remove(tx store.Tx, ds []layout.DSID, obj layout.Object) error
+	// FenceClient: refuse a client's handles.
+	FenceClient(tx store.Tx, ds []layout.DSID, client nfs4.ClientID) error
+	// FenceObject: refuse handles of an object with an epoch below epoch.
+	FenceObject(tx store.Tx, ds []layout.DSID, obj layout.Object, epoch uint32) error
+	// Kick says that rows of these data servers are durable now.
+	Kick(ds []layout.DSID)
+	// WaitObject waits until no row of the object is left, WaitClient until no
+	// fence of the client is, or until ctx ends.
+	WaitObject(ctx context.Context, obj layout.Object) error
+	WaitClient(ctx context.Context, client nfs4.ClientID) error
+	// Pending says whether a truncation of the object is still to be done.
+	Pending(obj layout.Object) bool
+}
+
+// Proxy moves bytes between this server and the data servers, for clients that
+// do not do it themselves. Errors are nfs4.Status values or of the network.
+type Proxy interface {
+	// ReadAt fills p with the object's bytes, holes as zeros.
+	ReadAt(ctx context.Context, f Target, p []byte, off uint64) error
+	// WriteAt writes all of p, as stable as how says.
+	WriteAt(ctx context.Context, f Target, p []byte, off uint64, how nfs4.StableHow) (nfs4.Verifier, error)
+	// Commit makes all data of the object stable.
+	Commit(ctx context.Context, f Target) (nfs4.Verifier, error)
+}
+
+// Target is a file's data as Proxy needs it.
+type Target struct {
+	Object layout.Object
+	Layout ns.FileLayout
+}
+
+// Caller calls clients back; compound.Server is one.
+type Caller interface {
+	Callback(ctx context.Context, client nfs4.ClientID, op nfs4.CBOpNum, args compound.CallbackArgs) (nfs4.Status, error)
+	Flag(client nfs4.ClientID, flags uint32)
+	Unflag(client nfs4.ClientID, flags uint32)
+}
+
+// Parts is what Ops is made of. All are needed.
+type Parts struct {
+	Store   store.Store
+	Cluster ns.Cluster
+	Volume  *ns.Volume
+	Keys    func() *layout.Keyring
+	State   *state.Core
+	Fleet   *fleet.Fleet
+	Outbox  Outbox
+	Proxy   Proxy
+	Driver  layout.Driver
+	Log     *zap.Logger
+	Now     func() time.Time
+}
+
+// Config says how operations behave.
+type Config struct {
+	// Lease is the lease time that clients are told.
+	Lease time.Duration
+	// NoProxyIO refuses READ and WRITE at this server with NFS4ERR_IO: a switch
+	// for tests, so that a layout that does not work is seen.
+	NoProxyIO bool
+	// Patience is how long an operation waits for a recall or a data server
+	// before it answers NFS4ERR_DELAY.
+	Patience time.Duration
+}
+
+// Ops are the operations of one metadata server.
+type Ops struct {
+	Parts
+	cfg     Config
+	caller  Caller // set by Serve, before the first operation
+	files   fileLocks
+	marks   marks // files that may grow unseen
+	unsure  marks // of these, those whose size has to be learned first
+	counter counters
+	boot    nfs4.Verifier
+
+	mu      sync.Mutex // guards State and:
+	changed chan struct{}
+	recalls map[recallKey]bool
+	old     map[string][]nfs4.ClientID // client ids from before the start, by owner
+	work    sync.WaitGroup             // recalls and clean-ups in the background
+	stop    context.CancelFunc
+	ctx     context.Context // ends when the server stops
+}
+
+// New returns the operations. boot differs at every start; old are the client
+// ids that LoadRecords found.
+func New(cfg Config, p Parts, boot nfs4.Verifier, old map[string][]nfs4.ClientID) *Ops {
+	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, changed: make(chan struct{})}
+	o.ctx, o.stop = context.WithCancel(context.Background())
+	return o
+}
+
+// Serve gives Ops the way back to clients. It comes before the first operation.
+func (o *Ops) Serve(c Caller) { o.caller = c }
+
+// Stop ends what runs in the background, and waits for it.
+func (o *Ops) Stop() {
+	o.stop()
+	o.work.Wait()
+}
+
+// decide asks the state.
+func (o *Ops) decide(r state.Request) state.Verdict {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.State.Decide(o.Now(), r)
+}
+
+// apply makes a verdict's change, and starts what follows from it.
+func (o *Ops) apply(ch state.Change) nfs4.Status {
+	o.mu.Lock()
+	e, ok := o.State.Apply(ch)
+	o.wake()
+	o.mu.Unlock()
+	o.idle(e.Idle)
+	if !ok {
+		return nfs4.ErrExpired
+	}
+	return nfs4.OK
+}
+
+// wake tells those that wait for the state to change. o.mu is held.
+func (o *Ops) wake() {
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+// decideApply is for changes that need nothing kept in between.
+func (o *Ops) decideApply(r state.Request) (state.Verdict, nfs4.Status) {
+	v := o.decide(r)
+	if v.Status != nfs4.OK || v.Change.IsZero() {
+		return v, v.Status
+	}
+	return v, o.apply(v.Change)
+}
+
+// view and update run fn in a transaction, and say what an operation answers.
+func (o *Ops) view(ctx context.Context, fn func(store.Tx) error) nfs4.Status {
+	return o.status("view", o.Store.View(ctx, fn))
+}
+
+func (o *Ops) update(ctx context.Context, fn func(store.Tx) error) nfs4.Status {
+	return o.status("update", o.Store.Update(ctx, fn))
+}
+
+// status logs what is not the client's doing.
+func (o *Ops) status(what string, err error) nfs4.Status {
+	s := ns.StatusOf(err)
+	if s == nfs4.ErrIO && !errors.Is(err, context.Canceled) {
+		o.Log.Error("metadata store "+what+" failed", zap.Error(err))
+	}
+	return s
+}
+
+// inode reads the inode of a handle.
+func (o *Ops) inode(ctx context.Context, h layout.Handle) (in *ns.Inode, s nfs4.Status) {
+	s = o.view(ctx, func(tx store.Tx) (err error) {
+		in, err = o.Volume.Get(tx, h)
+		return err
+	})
+	return in, s
+}
+
+// enter makes an inode the current file.
+func (o *Ops) enter(c *compound.Call, in *ns.Inode) {
+	h := o.Volume.Handle(in)
+	c.SetFH(o.Keys().SealMDS(h), h)
+}
+
+// here and saved are the current and the saved file. The table's flags see to
+// it that there is one.
+func here(c *compound.Call) layout.Handle { return c.File.(layout.Handle) }
+
+func saved(c *compound.Call) layout.Handle { return c.SavedFile.(layout.Handle) }
+
+// cred is who calls: nobody without AUTH_SYS.
+func cred(c *compound.Call) ns.Cred {
+	if c.Cred.Flavor != rpc.AuthSys {
+		return ns.Cred{UID: nobody, GID: nobody}
+	}
+	return ns.Cred{UID: c.Cred.Sys.UID, GID: c.Cred.Sys.GID, GIDs: c.Cred.Sys.GIDs}
+}
+
+// nobody is the uid and gid of callers without a credential.
+const nobody = 65534
+
+// regular is the status of an operation on data if in is no regular file.
+func regular(in *ns.Inode) nfs4.Status {
+	switch in.Type {
+	case nfs4.TypeReg:
+		return nfs4.OK
+	case nfs4.TypeDir:
+		return nfs4.ErrIsDir
+	case nfs4.TypeLnk:
+		return nfs4.ErrSymlink
+	}
+	return nfs4.ErrWrongType
+}

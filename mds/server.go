@@ -1,0 +1,267 @@
+package mds
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"manifold/layout"
+	"manifold/layout/control"
+	"manifold/layout/files"
+	"manifold/mds/fleet"
+	"manifold/mds/op"
+	"manifold/mds/outbox"
+	"manifold/mds/proxy"
+	"manifold/mds/state"
+	"manifold/mds/store"
+	"manifold/mds/store/bolt"
+	"manifold/xdr/compound"
+	"manifold/xdr/nfs4"
+	"manifold/xdr/rpc"
+	"manifold/xdr/rpc/tcp"
+	"manifold/xdr/session"
+)
+
+const (
+	maxWidth = files.MaxDS
+	// patience is how long an operation waits for a recall or a data server
+	// before its client is told to ask again.
+	patience = 3 * time.Second
+	// stopTime is how long a stopping server goes on with calls under way.
+	stopTime = 5 * time.Second
+)
+
+// Server is one metadata server.
+type Server struct {
+	cfg     Config
+	opt     Options
+	log     *zap.Logger
+	started time.Time
+	service service
+
+	store    store.Store
+	fleet    *fleet.Fleet
+	outbox   *outbox.Outbox
+	proxy    *proxy.Proxy
+	control  *control.Server
+	ops      *op.Ops
+	compound *compound.Server
+	nfs      *tcp.Server
+
+	nfsLn, controlLn net.Listener
+}
+
+// New opens the store and binds the listeners. Nothing is served until Run.
+func New(cfg Config, opt Options) (_ *Server, err error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if opt.Log == nil {
+		opt.Log = zap.NewNop()
+	}
+	s := &Server{cfg: cfg.withDefaults(), opt: opt, log: opt.Log, started: time.Now()}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return nil, err
+	}
+	if s.cfg.Token == "" {
+		if s.cfg.Token, err = loadToken(cfg.Data); err != nil {
+			return nil, err
+		}
+	}
+	if s.store, err = bolt.Open(filepath.Join(cfg.Data, "meta.db"), bolt.Config{}); err != nil {
+		return nil, fmt.Errorf("metadata store: %w", err)
+	}
+	ctx := context.Background()
+	if s.service, err = start(ctx, s.store, s.started); err != nil {
+		return nil, err
+	}
+	if err := s.wire(ctx); err != nil {
+		return nil, err
+	}
+	if s.nfsLn, err = tcp.Listen(ctx, cfg.Listen); err != nil {
+		return nil, fmt.Errorf("listen for clients: %w", err)
+	}
+	if s.controlLn, err = net.Listen("tcp", cfg.Control); err != nil {
+		return nil, fmt.Errorf("listen for data servers: %w", err)
+	}
+	return s, nil
+}
+
+// wire makes the parts and gives them to each other.
+func (s *Server) wire(ctx context.Context) (err error) {
+	keys := s.service.keys
+	defaults := fleet.Defaults{Unit: uint32(s.cfg.StripeUnit), Width: s.cfg.Width}
+	if s.fleet, err = fleet.Load(ctx, s.store, defaults, s.log, time.Now); err != nil {
+		return err
+	}
+	s.control, err = control.NewServer(control.ServerConfig{
+		Token: s.cfg.Token, Cluster: s.service.rec.ClusterID, Keys: keys, Lease: s.cfg.Lease,
+		MDS: members{s.fleet, s}, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.fleet.Control = s.control
+	if s.outbox, err = outbox.New(ctx, outbox.Config{Store: s.store, Sender: s.control, Log: s.log}); err != nil {
+		return err
+	}
+	core, err := state.New(s.stateConfig(), s.started, s.service.names)
+	if err != nil {
+		return err
+	}
+	s.proxy = proxy.New(proxy.Config{Keys: func() *layout.Keyring { return keys }, Paths: s.fleet.Paths, Log: s.log})
+	var boot nfs4.Verifier
+	rand.Read(boot[:])
+	s.ops = op.New(op.Config{Lease: s.cfg.Lease, NoProxyIO: s.cfg.NoProxyIO, Patience: patience}, op.Parts{
+		Store: s.store, Volume: s.service.volume, Keys: func() *layout.Keyring { return keys }, State: core,
+		Fleet: s.fleet, Outbox: s.outbox, Proxy: s.proxy, Driver: files.Driver{}, Log: s.log, Now: time.Now,
+	}, boot, s.service.old)
+	s.compound = compound.New(compound.Config{
+		Sessions: session.New(s.sessionConfig()), Hooks: s.ops.Hooks(), Observer: s.opt.Ops, Log: s.log, Now: time.Now,
+	}, s.ops.Table())
+	s.ops.Serve(s.compound)
+	s.nfs = tcp.NewServer(s.compound, tcp.Config{RPC: &rpc.Config{Log: s.log, Observer: s.opt.RPC}})
+	return nil
+}
+
+func (s *Server) stateConfig() state.Config {
+	total := state.Counts{
+		Clients: s.cfg.MaxClients, Opens: s.cfg.MaxOpens, Owners: s.cfg.MaxLocks,
+		Locks: s.cfg.MaxLocks, Layouts: s.cfg.MaxLayouts,
+	}
+	return state.Config{
+		Boot: s.service.rec.Boots, Grace: s.cfg.Grace, Recall: s.cfg.Lease, PerClient: total, Total: total,
+	}
+}
+
+func (s *Server) sessionConfig() session.Config {
+	cfg := session.Config{
+		ClientIDHigh: s.service.rec.Boots, Lease: s.cfg.Lease, Role: nfs4.ExchgidFlagUsePNFSMDS,
+		Owner: nfs4.ServerOwner{MajorID: s.service.rec.ClusterID[:]}, Scope: s.service.rec.ClusterID[:],
+		HasState: s.ops.HasState, MaxClients: s.cfg.MaxClients,
+	}
+	rand.Read(cfg.Seed[:])
+	return cfg
+}
+
+// Addr is where clients mount from; ControlAddr is where data servers join.
+func (s *Server) Addr() net.Addr { return s.nfsLn.Addr() }
+
+// ControlAddr is where data servers join.
+func (s *Server) ControlAddr() net.Addr { return s.controlLn.Addr() }
+
+// Token is what data servers show to join.
+func (s *Server) Token() string { return s.cfg.Token }
+
+// Run serves until ctx ends, then stops: no new calls, those under way are
+// answered, and what was promised is in the store. A clean stop returns nil.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.close()
+	s.log.Info("metadata server starts", zap.Stringer("listen", s.Addr()), zap.Stringer("control", s.ControlAddr()),
+		zap.Uint32("start", s.service.rec.Boots), zap.Int("clients_on_record", len(s.service.names)))
+	g, ctx := errgroup.WithContext(ctx)
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx)) // outlives the calls under way
+	defer cancel()
+	if err := s.ops.LearnSizes(inner); err != nil {
+		return err
+	}
+	g.Go(func() error { return s.control.Serve(inner, s.controlLn) })
+	g.Go(func() error { return s.outbox.Run(inner) })
+	g.Go(func() error { s.ops.SweepMarks(inner); return nil })
+	g.Go(func() error { s.ops.RunGrace(inner); return nil })
+	g.Go(func() error { s.expire(inner); return nil })
+	g.Go(func() error {
+		err := s.nfs.Serve(s.nfsLn)
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	})
+	g.Go(func() error {
+		<-ctx.Done()
+		defer cancel()
+		late, stop := context.WithTimeout(inner, stopTime)
+		defer stop()
+		if err := s.nfs.Shutdown(late); err != nil {
+			s.log.Warn("calls cut off at the stop", zap.Error(err))
+		}
+		s.ops.Stop()
+		return nil
+	})
+	err := g.Wait()
+	if errors.Is(err, context.Canceled) {
+		err = nil
+	}
+	s.log.Info("metadata server stopped", zap.Error(err))
+	return err
+}
+
+// expire drops clients whose lease ran out.
+func (s *Server) expire(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			if n := s.compound.Expire(ctx, now); n > 0 {
+				s.log.Warn("clients' leases ran out", zap.Int("clients", n))
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// close frees what New made. It may be called on a half-made Server.
+func (s *Server) close() {
+	if s.proxy != nil {
+		s.proxy.Close()
+	}
+	for _, ln := range []net.Listener{s.nfsLn, s.controlLn} {
+		if ln != nil {
+			ln.Close()
+		}
+	}
+	if s.store != nil {
+		if err := s.store.Close(); err != nil {
+			s.log.Error("metadata store not closed", zap.Error(err))
+		}
+	}
+}
+
+// members is what data servers' control connections need of the server.
+type members struct {
+	*fleet.Fleet
+	s *Server
+}
+
+// Attached lets the data server catch up with what it missed: it is up when
+// the outbox has nothing older for it.
+func (m members) Attached(ds layout.DSID, h control.Hello) {
+	m.Fleet.Attached(ds, h)
+	m.s.outbox.Attached(ds)
+}
+
+// Detached stops sending to it.
+func (m members) Detached(ds layout.DSID, why error) {
+	m.s.outbox.Detached(ds)
+	m.Fleet.Detached(ds, why)
+}
+
+// FileSize answers a data server that came up short.
+func (m members) FileSize(ctx context.Context, obj layout.Object) (uint64, error) {
+	return m.s.ops.FileSize(ctx, obj)
+}

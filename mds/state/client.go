@@ -1,0 +1,248 @@
+package state
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"time"
+
+	"manifold/layout"
+	"manifold/xdr/nfs4"
+)
+
+// client is one client id's share of the Core.
+type client struct {
+	id       nfs4.ClientID
+	name     string
+	reclaims bool // was on record, so may reclaim during grace
+	complete bool // has sent RECLAIM_COMPLETE
+	going    bool // Expire was called
+	stakes   map[uint64]*stake
+	// revoked holds, by file, the number of the last layout that was revoked.
+	revoked map[uint64]uint64
+	n       Counts
+}
+
+// stake is what one client has in one file. It is there as long as there is an
+// open or a layout.
+type stake struct {
+	client  *client
+	file    *file
+	opens   map[string]*open // by open-owner
+	writers int              // opens for writing
+	grant   *grant
+}
+
+// file is what all clients have in one file. It is there as long as a stake is.
+type file struct {
+	id     uint64
+	stakes map[nfs4.ClientID]*stake
+	opens  int
+	// access and deny count the opens with OPEN4_SHARE_..._READ and _WRITE.
+	access, deny [2]int
+	locks        []byteLock // by first byte
+	blocked      int        // recalls under way that all layouts must wait for
+}
+
+// of says whether st belongs to the client, and to the file unless that is 0.
+func (st *stake) of(id nfs4.ClientID, file uint64) bool {
+	return st.client.id == id && (file == 0 || st.file.id == file)
+}
+
+// client returns one that may still act.
+func (c *Core) client(id nfs4.ClientID) (*client, nfs4.Status) {
+	cl := c.clients[id]
+	if cl == nil || cl.going {
+		return nil, nfs4.ErrExpired
+	}
+	return cl, nfs4.OK
+}
+
+// stake returns what a client has in a file, or nil.
+func (c *Core) stake(id nfs4.ClientID, file uint64) *stake {
+	if f := c.files[file]; f != nil {
+		return f.stakes[id]
+	}
+	return nil
+}
+
+// enter returns what a client has in a file, which may be nothing yet.
+func (c *Core) enter(cl *client, id uint64) *stake {
+	if st := cl.stakes[id]; st != nil {
+		return st
+	}
+	f := c.files[id]
+	if f == nil {
+		f = &file{id: id, stakes: map[nfs4.ClientID]*stake{}}
+		c.files[id] = f
+	}
+	st := &stake{client: cl, file: f, opens: map[string]*open{}}
+	f.stakes[cl.id], cl.stakes[id] = st, st
+	return st
+}
+
+// leave forgets a stake in which there is nothing left.
+func (c *Core) leave(st *stake) {
+	if len(st.opens) > 0 || st.grant != nil {
+		return
+	}
+	delete(st.client.stakes, st.file.id)
+	delete(st.file.stakes, st.client.id)
+	if len(st.file.stakes) == 0 {
+		delete(c.files, st.file.id)
+	}
+}
+
+// count adds to one of the Counts of a client and of all.
+func (c *Core) count(cl *client, field func(*Counts) *int, by int) {
+	*field(&cl.n) += by
+	*field(&c.n) += by
+}
+
+// room says whether a client may have by more of something: ErrResource if its
+// own bound is in the way, since only the client can make room, and ErrDelay if
+// it is the server's.
+func (c *Core) room(cl *client, field func(*Counts) *int, by int) nfs4.Status {
+	switch {
+	case *field(&cl.n)+by > *field(&c.cfg.PerClient):
+		return nfs4.ErrResource
+	case *field(&c.n)+by > *field(&c.cfg.Total):
+		return nfs4.ErrDelay
+	}
+	return nfs4.OK
+}
+
+func opens(n *Counts) *int   { return &n.Opens }
+func owners(n *Counts) *int  { return &n.Owners }
+func locks(n *Counts) *int   { return &n.Locks }
+func layouts(n *Counts) *int { return &n.Layouts }
+
+// revoke notes that the layout of a file was revoked. The number of notes is
+// bounded: the oldest goes.
+func (cl *client) revoke(g *grant, bound int) {
+	cl.revoked[g.stake.file.id] = g.num
+	if len(cl.revoked) > bound {
+		oldest := g.stake.file.id
+		for file, num := range cl.revoked {
+			if num < cl.revoked[oldest] {
+				oldest = file
+			}
+		}
+		delete(cl.revoked, oldest)
+	}
+}
+
+// wasRevoked says whether the layout with number num of a file was revoked, or
+// is older than one that was. file 0 is any.
+func (cl *client) wasRevoked(num, file uint64, sid nfs4.Stateid) bool {
+	if file != 0 {
+		return num <= cl.revoked[file] && tagged(sid, cl.id, file)
+	}
+	for file, last := range cl.revoked {
+		if num <= last && tagged(sid, cl.id, file) {
+			return true
+		}
+	}
+	return false
+}
+
+// unrevoke forgets that the layout sid was revoked.
+func (cl *client) unrevoke(sid nfs4.Stateid) {
+	num := binary.BigEndian.Uint64(sid.Other[4:]) & (1<<numBits - 1)
+	for file, last := range cl.revoked {
+		if num <= last && tagged(sid, cl.id, file) {
+			delete(cl.revoked, file)
+		}
+	}
+}
+
+// AddClient lets a confirmed client have state, and says whether it may
+// reclaim: name (co_ownerid with its verifier, or what else the record was
+// kept under) is on record and grace runs. A client known already is left as it
+// is. ErrDelay if there are too many, ErrExpired if it is going.
+func (c *Core) AddClient(now time.Time, id nfs4.ClientID, name string) (reclaims bool, s nfs4.Status) {
+	if cl := c.clients[id]; cl != nil {
+		if cl.going {
+			return false, nfs4.ErrExpired
+		}
+		return cl.reclaims, nfs4.OK
+	}
+	if c.n.Clients >= c.cfg.Total.Clients {
+		return false, nfs4.ErrDelay
+	}
+	_, reclaims = c.waiting[name]
+	reclaims = reclaims && c.inGrace(now)
+	c.clients[id] = &client{
+		id: id, name: name, reclaims: reclaims,
+		stakes: map[uint64]*stake{}, revoked: map[uint64]uint64{},
+	}
+	c.n.Clients++
+	return reclaims, nfs4.OK
+}
+
+// Expire begins the end of a client: lease expiry, DESTROY_CLIENTID, a new
+// incarnation. From now on nothing is granted to it, but what it holds still
+// stands in the way of others. The caller fences what Effects say, waits until
+// the data servers acknowledged, then calls Forget. It may be called again.
+func (c *Core) Expire(id nfs4.ClientID) Effects {
+	var e Effects
+	cl := c.clients[id]
+	if cl == nil {
+		return e
+	}
+	cl.going = true
+	c.Unrecord(cl.name)
+	all, uses := Grant{Client: id, IOMode: nfs4.IOModeRead}, map[layout.DSID]bool{}
+	for file, st := range cl.stakes {
+		if st.grant == nil {
+			continue
+		}
+		if st.grant.rw {
+			all.IOMode = nfs4.IOModeRW
+			e.Grown = append(e.Grown, file)
+		}
+		for _, ds := range st.grant.ds {
+			uses[ds] = true
+		}
+	}
+	if cl.n.Layouts > 0 {
+		all.DS = slices.Sorted(maps.Keys(uses))
+		e.Fence = []Grant{all}
+	}
+	slices.Sort(e.Grown)
+	return e
+}
+
+// Forget drops a client and everything it holds. Effects are the Idle files. An
+// unknown client is no error.
+func (c *Core) Forget(id nfs4.ClientID) Effects {
+	var e Effects
+	cl := c.clients[id]
+	if cl == nil {
+		return e
+	}
+	for _, st := range cl.stakes {
+		had := len(st.opens) > 0
+		for _, o := range st.opens {
+			c.dropOpen(o)
+		}
+		if st.grant != nil {
+			c.dropGrant(st.grant)
+		}
+		if had && st.file.opens == 0 {
+			e.Idle = append(e.Idle, st.file.id)
+		}
+		c.leave(st)
+	}
+	slices.Sort(e.Idle)
+	c.Unrecord(cl.name)
+	delete(c.clients, id)
+	c.n.Clients--
+	return e
+}
+
+// byFile orders Grants.
+func byFile(a, b Grant) int {
+	return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Client, b.Client))
+}

@@ -1,0 +1,118 @@
+package state
+
+import (
+	"errors"
+	"time"
+
+	"manifold/layout"
+	"manifold/xdr/nfs4"
+)
+
+// Config says how a Core is to be. All fields are needed.
+type Config struct {
+	// Boot is the number of this start of the server, in every stateid: it must
+	// differ from that of all earlier ones, and not be 0 or 2^32-1.
+	Boot uint32
+	// Grace is how long clients may reclaim after New; 0 means not at all.
+	Grace time.Duration
+	// Recall is how long a client may take to give up a layout: about a lease.
+	Recall time.Duration
+	// PerClient bounds one client (its Clients is not looked at), Total all.
+	PerClient, Total Counts
+}
+
+// Validate says what is wrong with the configuration.
+func (cfg Config) Validate() error {
+	for _, n := range []Counts{cfg.PerClient, cfg.Total} {
+		if n.Opens < 1 || n.Owners < 1 || n.Locks < 1 || n.Layouts < 1 {
+			return errors.New("state: a limit is below 1")
+		}
+	}
+	switch {
+	case cfg.Total.Clients < 1:
+		return errors.New("state: a limit is below 1")
+	case cfg.Boot == 0 || cfg.Boot == 1<<32-1:
+		return errors.New("state: boot number 0 or 2^32-1")
+	case cfg.Grace < 0 || cfg.Recall <= 0:
+		return errors.New("state: a time is not positive")
+	}
+	return nil
+}
+
+// Core is all state of one metadata server. It has no mutex: see the package's
+// comment for what the caller must hold.
+type Core struct {
+	cfg     Config
+	next    uint64 // number of the newest stateid
+	clients map[nfs4.ClientID]*client
+	files   map[uint64]*file
+	opens   map[uint64]*open // this and the next two by number of the stateid
+	owners  map[uint64]*lockOwner
+	layouts map[uint64]*grant
+	onDS    map[layout.DSID]map[*grant]struct{}
+	recalls map[*grant]struct{}
+	n       Counts
+
+	waiting map[string]struct{} // clients of record that may yet reclaim
+	until   time.Time           // end of grace
+}
+
+// env is what Decide knows besides the Request.
+type env struct {
+	now time.Time
+}
+
+// New returns a Core without state, in grace until each client of record has
+// reclaimed or now+Grace. record names the clients that had state before the
+// restart, each by the name that AddClient will be given. Errors: those of
+// Validate.
+func New(cfg Config, now time.Time, record []string) (*Core, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Core{
+		cfg:     cfg,
+		clients: map[nfs4.ClientID]*client{},
+		files:   map[uint64]*file{},
+		opens:   map[uint64]*open{},
+		owners:  map[uint64]*lockOwner{},
+		layouts: map[uint64]*grant{},
+		onDS:    map[layout.DSID]map[*grant]struct{}{},
+		recalls: map[*grant]struct{}{},
+		waiting: map[string]struct{}{},
+		until:   now.Add(cfg.Grace),
+	}
+	for _, name := range record {
+		c.waiting[name] = struct{}{}
+	}
+	return c, nil
+}
+
+// Decide answers r and changes nothing, but for setting aside numbers of
+// stateids that no other Decide will use.
+func (c *Core) Decide(now time.Time, r Request) Verdict { return r.decide(c, env{now}) }
+
+// Apply makes a Verdict's Change. It returns what can only be known now (Idle),
+// and false if nothing was done because the client is gone or going: then the
+// operation answers ErrExpired. A report on a recall that has come to its end
+// meanwhile is also false, and means nothing.
+func (c *Core) Apply(ch Change) (Effects, bool) {
+	var e Effects
+	if ch.act == nil {
+		return e, true
+	}
+	ok := ch.act.apply(c, &e)
+	return e, ok
+}
+
+// Counts returns how much state there is.
+func (c *Core) Counts() Counts { return c.n }
+
+// CountsOf returns how much state a client has: all zero if it has none, or is
+// not known (DESTROY_CLIENTID asks).
+func (c *Core) CountsOf(id nfs4.ClientID) Counts {
+	if cl := c.clients[id]; cl != nil {
+		return cl.n
+	}
+	return Counts{}
+}

@@ -1,0 +1,264 @@
+package state
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"manifold/layout"
+	"manifold/xdr/nfs4"
+)
+
+// fuzzer turns bytes into calls: mostly with stateids that it was given, by the
+// clients and for the files that they were for, and sometimes with wrong ones.
+type fuzzer struct {
+	in    []byte
+	c     *Core
+	now   time.Time
+	given []given
+	held  *Change
+}
+
+// given is a stateid that some client got.
+type given struct {
+	client nfs4.ClientID
+	file   uint64
+	sid    nfs4.Stateid
+}
+
+// n returns a number below limit.
+func (f *fuzzer) n(limit int) int {
+	if len(f.in) == 0 {
+		return 0
+	}
+	b := f.in[0]
+	f.in = f.in[1:]
+	return int(b) % limit
+}
+
+// one returns true once in n times.
+func (f *fuzzer) one(n int) bool { return f.n(n) == n-1 }
+
+// pick returns one of the newest stateids of a kind, in most cases.
+func (f *fuzzer) pick(k kind) given {
+	g := given{nfs4.ClientID(f.n(4)), uint64(f.n(3) + 1), nfs4.Stateid{}}
+	if f.one(10) {
+		special := []nfs4.Stateid{{}, nfs4.StateidBypass(), nfs4.StateidCurrent(), {Seqid: 1, Other: [12]byte{0, 0, 0, 2, 9}}}
+		g.sid = special[f.n(4)]
+		return g
+	}
+	skip := f.n(4)
+	for i := len(f.given) - 1; i >= 0 && skip >= 0; i-- {
+		if gk, _, _ := f.c.parse(f.given[i].sid); gk == k {
+			g = f.given[i]
+			skip--
+		}
+	}
+	switch f.n(16) {
+	case 12:
+		g.sid.Seqid--
+	case 13:
+		g.sid.Seqid++
+	case 14:
+		g.client++
+	case 15:
+		g.file++
+	case 11:
+		break
+	default:
+		if k != kindLayout {
+			g.sid.Seqid = 0
+		}
+	}
+	return g
+}
+
+func (f *fuzzer) span() layout.Range {
+	r := layout.Range{Offset: uint64(f.n(16)), Length: uint64(f.n(16))}
+	switch f.n(6) {
+	case 0:
+		r.Length = layout.ToEnd
+	case 1:
+		r.Offset = -r.Offset
+	}
+	return r
+}
+
+func (f *fuzzer) request() (nfs4.ClientID, uint64, Request) {
+	o := f.pick([]kind{kindOpen, kindOpen, kindOpen, kindLock, kindLayout}[f.n(5)])
+	lo, g := f.pick(kindLock), f.pick(kindLayout)
+	id, file := nfs4.ClientID(f.n(3)+1), uint64(f.n(3)+1)
+	owner, odd := []byte{byte(f.n(2))}, f.one(6)
+	switch f.n(16) {
+	case 0, 14, 15:
+		return id, file, OpenReq{id, owner, file, uint32(f.n(4)), uint32(max(f.n(24), 20) - 20), odd}
+	case 1:
+		return 0, 0, CloseReq{o.client, o.file, o.sid}
+	case 2:
+		return o.client, o.file, DowngradeReq{o.client, o.file, o.sid, uint32(f.n(4)), uint32(f.n(2))}
+	case 3:
+		return lo.client, lo.file, LockReq{lo.client, lo.file, false, lo.sid, owner, f.span(), nfs4.LockType(f.n(6)), odd}
+	case 4:
+		return o.client, o.file, LockReq{o.client, o.file, true, o.sid, owner, f.span(), nfs4.LockType(f.n(6)), odd}
+	case 5:
+		return 0, 0, LocktReq{id, file, owner, f.span(), nfs4.LockType(f.n(6))}
+	case 6:
+		return lo.client, lo.file, LockuReq{lo.client, lo.file, lo.sid, f.span()}
+	case 7:
+		return 0, 0, IOReq{o.client, o.file, o.sid, f.one(2)}
+	case 8:
+		return o.client, o.file, LayoutGetReq{o.client, o.file, o.sid, nfs4.IOMode(f.n(4)), []layout.DSID{layout.DSID(f.n(3)), layout.DSID(f.n(3))}, f.one(2)}
+	case 9:
+		return g.client, g.file, LayoutGetReq{g.client, g.file, g.sid, nfs4.IOMode(f.n(4)), []layout.DSID{layout.DSID(f.n(3))}, f.one(2)}
+	case 10:
+		r := LayoutReturnReq{g.client, f.one(8), g.file, g.sid, nfs4.IOMode(f.n(5)), layout.WholeFile(), odd}
+		if f.one(4) {
+			r.Range = f.span()
+		}
+		return g.client, g.file, r
+	case 11:
+		return 0, 0, LayoutCommitReq{g.client, g.file, g.sid, odd}
+	case 12:
+		return 0, 0, RecallReq{g.file, nfs4.ClientID(f.n(4)), nfs4.ClientID(f.n(4))}
+	}
+	answers := []nfs4.Status{nfs4.OK, nfs4.ErrNoMatchingLayout, nfs4.ErrDelay, nfs4.ErrOldStateID}
+	return 0, 0, RecallDoneReq{g.file, g.client, g.sid, answers[f.n(4)], f.one(8)}
+}
+
+// step makes one call. A Change is sometimes held while clients come and go, as
+// it is while an operation commits; never with another Decide in between, since
+// that may be for the same file.
+func (f *fuzzer) step(t *testing.T) {
+	f.now = f.now.Add(time.Duration(f.n(3)) * time.Second)
+	id := nfs4.ClientID(f.n(3) + 1)
+	switch f.n(40) {
+	case 0, 1, 2:
+		f.c.AddClient(f.now, id, string(rune('a'+id)))
+	case 3, 4, 5:
+		f.c.ReclaimComplete(id)
+	case 6:
+		if f.one(6) {
+			f.c.Expire(id)
+		}
+	case 7:
+		if cl := f.c.clients[id]; f.one(6) || cl != nil && cl.going {
+			f.c.Forget(id)
+		}
+	case 8, 9:
+		g := f.pick([]kind{kindOpen, kindLock, kindLock, kindLayout}[f.n(4)])
+		f.c.FreeStateid(g.client, g.sid)
+	case 10:
+		for _, g := range f.c.Overdue(f.now) {
+			v := f.c.Decide(f.now, RecallDoneReq{File: g.File, Client: g.Client, Stateid: g.Stateid, Revoke: true})
+			if len(v.Effects.Fence) != 1 {
+				t.Fatalf("overdue %+v is not fenced: %+v", g, v)
+			}
+			f.c.Apply(v.Change)
+		}
+	default:
+		f.decide(t)
+	}
+}
+
+func (f *fuzzer) decide(t *testing.T) {
+	if f.held != nil {
+		f.c.Apply(*f.held)
+		f.held = nil
+		return
+	}
+	client, file, r := f.request()
+	before := f.c.Counts()
+	v := f.c.Decide(f.now, r)
+	if f.c.Counts() != before {
+		t.Fatalf("Decide changed %+v into %+v", before, f.c.Counts())
+	}
+	if v.Status != nfs4.OK && (!v.Change.IsZero() || v.Stateid != (nfs4.Stateid{})) {
+		t.Fatalf("%+v: %+v", r, v)
+	}
+	if v.Stateid.Seqid == 0 && v.Stateid != (nfs4.Stateid{}) {
+		t.Fatalf("%+v: stateid %v", r, v.Stateid)
+	}
+	if client != 0 && v.Stateid != (nfs4.Stateid{}) {
+		f.given = append(f.given, given{client, file, v.Stateid})
+	}
+	for _, g := range v.Effects.Recall {
+		f.given = append(f.given, given{g.Client, g.File, g.Stateid})
+	}
+	if f.one(5) {
+		f.held = &v.Change
+		return
+	}
+	if _, ok := f.c.Apply(v.Change); !ok {
+		t.Fatalf("%+v: not applied", r)
+	}
+}
+
+func runFuzz(t *testing.T, in []byte) {
+	cfg := testConfig()
+	cfg.Grace, cfg.Recall = 30*time.Second, 10*time.Second
+	cfg.PerClient = Counts{Opens: 4, Owners: 3, Locks: 6, Layouts: 2}
+	cfg.Total = Counts{Clients: 3, Opens: 9, Owners: 6, Locks: 12, Layouts: 4}
+	c, err := New(cfg, time.Unix(0, 0), []string{"b", "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fuzzer{in: in, c: c, now: time.Unix(0, 0)}
+	for id := nfs4.ClientID(1); id <= 3; id++ {
+		c.AddClient(f.now, id, string(rune('a'+id)))
+	}
+	for len(f.in) > 0 {
+		f.step(t)
+		checkInvariants(t, c)
+		checkBounds(t, c)
+	}
+	for id := range nfs4.ClientID(5) {
+		c.Expire(id)
+		c.Forget(id)
+	}
+	checkInvariants(t, c)
+	if c.Counts() != (Counts{}) || len(c.files) != 0 || len(c.recalls) != 0 || len(c.onDS) != 0 {
+		t.Fatalf("left over: %+v, %d files, %d recalls, %d data servers", c.Counts(), len(c.files), len(c.recalls), len(c.onDS))
+	}
+}
+
+// checkBounds fails t if there is more of anything than may be. One Change may
+// be held, so the server's bounds hold exactly.
+func checkBounds(t *testing.T, c *Core) {
+	t.Helper()
+	over := func(n, limit Counts) bool {
+		return n.Opens > limit.Opens || n.Owners > limit.Owners || n.Locks > limit.Locks || n.Layouts > limit.Layouts
+	}
+	if over(c.n, c.cfg.Total) {
+		t.Fatalf("%+v, bound %+v", c.n, c.cfg.Total)
+	}
+	for id, cl := range c.clients {
+		if over(cl.n, c.cfg.PerClient) {
+			t.Fatalf("client %d has %+v, bound %+v", id, cl.n, c.cfg.PerClient)
+		}
+	}
+}
+
+// FuzzRequests: no panic, no contradiction, nothing left behind.
+func FuzzRequests(f *testing.F) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		in := make([]byte, 4000)
+		for i := range in {
+			in[i] = byte(rng.Uint32())
+		}
+		f.Add(in)
+	}
+	f.Fuzz(runFuzz)
+}
+
+// TestRandomRequests is the fuzz target on random bytes.
+func TestRandomRequests(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		in := make([]byte, 9000)
+		for i := range in {
+			in[i] = byte(rng.Uint32())
+		}
+		runFuzz(t, in)
+	}
+}

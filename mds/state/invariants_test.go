@@ -1,0 +1,157 @@
+package state
+
+import (
+	"cmp"
+	"slices"
+	"testing"
+)
+
+// checkInvariants fails t if the parts of c contradict each other.
+func checkInvariants(t *testing.T, c *Core) {
+	t.Helper()
+	var all Counts
+	all.Clients = len(c.clients)
+	for id, cl := range c.clients {
+		if cl.id != id {
+			t.Fatalf("client %d under %d", cl.id, id)
+		}
+		n := checkClient(t, c, cl)
+		if n != cl.n {
+			t.Fatalf("client %d counts %+v, has %+v", id, cl.n, n)
+		}
+		all.Opens += n.Opens
+		all.Owners += n.Owners
+		all.Locks += n.Locks
+		all.Layouts += n.Layouts
+	}
+	if all != c.n {
+		t.Fatalf("counts %+v, has %+v", c.n, all)
+	}
+	if len(c.opens) != all.Opens || len(c.owners) != all.Owners || len(c.layouts) != all.Layouts {
+		t.Fatalf("index %d %d %d, has %+v", len(c.opens), len(c.owners), len(c.layouts), all)
+	}
+	for id, f := range c.files {
+		if f.id != id || len(f.stakes) == 0 {
+			t.Fatalf("file %d under %d with %d stakes", f.id, id, len(f.stakes))
+		}
+		checkFile(t, f)
+	}
+	uses := 0
+	for ds, gs := range c.onDS {
+		if len(gs) == 0 {
+			t.Fatalf("data server %d has an empty set", ds)
+		}
+		for g := range gs {
+			uses++
+			if c.layouts[g.num] != g || !slices.Contains(g.ds, ds) {
+				t.Fatalf("data server %d lists a layout that is gone", ds)
+			}
+		}
+	}
+	for _, g := range c.layouts {
+		uses -= len(g.ds)
+	}
+	if uses != 0 {
+		t.Fatalf("%d uses of data servers too many", uses)
+	}
+	for g := range c.recalls {
+		if c.layouts[g.num] != g || g.recall == nil {
+			t.Fatal("a recall of a layout that is gone")
+		}
+	}
+}
+
+func checkClient(t *testing.T, c *Core, cl *client) (n Counts) {
+	t.Helper()
+	for id, st := range cl.stakes {
+		if st.client != cl || st.file.id != id || c.files[id] != st.file || st.file.stakes[cl.id] != st {
+			t.Fatalf("stake of client %d in file %d is not linked", cl.id, id)
+		}
+		if len(st.opens) == 0 && st.grant == nil {
+			t.Fatalf("stake of client %d in file %d is empty", cl.id, id)
+		}
+		writers := 0
+		for owner, o := range st.opens {
+			if o.owner != owner || o.stake != st || c.opens[o.num] != o || o.access == 0 || o.sid.Seqid == 0 {
+				t.Fatalf("open %+v is wrong", o)
+			}
+			if _, union := o.within(o.seen); union != o.share {
+				t.Fatalf("open has %+v, seen %b", o.share, o.seen)
+			}
+			n.Opens++
+			writers += int(o.access >> 1 & 1)
+			for name, lo := range o.owners {
+				if lo.owner != name || lo.open != o || c.owners[lo.num] != lo {
+					t.Fatalf("lock-owner %+v is wrong", lo)
+				}
+				n.Owners++
+				n.Locks += lo.ranges
+			}
+		}
+		if writers != st.writers {
+			t.Fatalf("%d writers, has %d", st.writers, writers)
+		}
+		if g := st.grant; g != nil {
+			if g.stake != st || c.layouts[g.num] != g || !g.read && !g.rw || g.sid.Seqid == 0 {
+				t.Fatalf("layout %+v is wrong", g)
+			}
+			if _, ok := c.recalls[g]; ok != (g.recall != nil) {
+				t.Fatal("recall is not listed")
+			}
+			n.Layouts++
+		}
+	}
+	if len(cl.revoked) > c.cfg.PerClient.Layouts {
+		t.Fatalf("%d notes of revoked layouts", len(cl.revoked))
+	}
+	return n
+}
+
+func checkFile(t *testing.T, f *file) {
+	t.Helper()
+	want := &file{}
+	ranges := map[*lockOwner]int{}
+	for _, st := range f.stakes {
+		for _, o := range st.opens {
+			want.opens++
+			want.tally(o.share, 1)
+			for _, lo := range o.owners {
+				ranges[lo] = lo.ranges
+			}
+			if f.conflicts(o.share, o) {
+				t.Fatalf("file %d: an open's share %+v is denied", f.id, o.share)
+			}
+		}
+		if g := st.grant; g != nil && g.recall != nil && g.recall.blocking {
+			want.blocked++
+		}
+	}
+	if want.opens != f.opens || want.access != f.access || want.deny != f.deny || want.blocked != f.blocked {
+		t.Fatalf("file %d counts %+v, has %+v", f.id, f, want)
+	}
+	if !slices.IsSortedFunc(f.locks, func(a, b byteLock) int { return cmp.Compare(a.first, b.first) }) {
+		t.Fatalf("file %d: locks are not in order", f.id)
+	}
+	for i, l := range f.locks {
+		ranges[l.by]--
+		if l.first > l.last {
+			t.Fatalf("file %d: empty lock", f.id)
+		}
+		for _, m := range f.locks[i+1:] {
+			same := l.by.owned(m.by.open.stake.client.id, m.by.owner)
+			switch {
+			case same && l.overlaps(m.span):
+				t.Fatalf("file %d: a lock-owner holds %v and %v", f.id, l.span, m.span)
+			case l.by == m.by && l.write == m.write && l.touches(m.span):
+				t.Fatalf("file %d: %v and %v are not merged", f.id, l.span, m.span)
+			case !same && l.overlaps(m.span) && (l.write || m.write):
+				t.Fatalf("file %d: %v and %v conflict", f.id, l.span, m.span)
+			}
+		}
+	}
+	for lo, n := range ranges {
+		if n != 0 {
+			t.Fatalf("file %d: lock-owner %s is off by %d ranges", f.id, lo.owner, n)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package state
+
+import (
+	"time"
+
+	"manifold/layout"
+	"manifold/xdr/nfs4"
+)
+
+// Verdict answers a Request.
+type Verdict struct {
+	Status nfs4.Status
+	// Stateid belongs in the reply, if Status is OK and the reply has one.
+	Stateid nfs4.Stateid
+	// Change is to be applied if Status is OK, once what must be durable is.
+	Change Change
+	// Effects are what the Change is going to need: rows to keep along with it.
+	// Idle is never among them, Apply tells that.
+	Effects Effects
+	// Denied says who holds the lock, with ErrDenied. Its Owner is not to be
+	// written to.
+	Denied nfs4.LockDenied
+	// Present is lrs_present of LAYOUTRETURN.
+	Present bool
+}
+
+// Change is what Apply does. It is opaque, good once, and only for the Core
+// that it came from.
+type Change struct {
+	act action
+}
+
+// IsZero says whether there is nothing to apply. Applying it is no error.
+func (ch Change) IsZero() bool { return ch.act == nil }
+
+// action is the inside of a Change. apply finds everything anew by its id,
+// because others may have taken state away since Decide; false means that there
+// is nothing left to do it to.
+type action interface {
+	apply(c *Core, e *Effects) bool
+}
+
+// Effects are what others must be told. The slices are the caller's.
+type Effects struct {
+	// Recall is the layouts to send CB_LAYOUTRECALL for, with Grant.Stateid.
+	Recall []Grant
+	// Fence is the layouts to stop at the data servers Grant.DS. A Grant with
+	// File 0 stands for everything of its client.
+	Fence []Grant
+	// Grown is the files whose size on the data servers may be larger than this
+	// server knows: an RW layout went without the client's doing.
+	Grown []uint64
+	// Idle is the files that nobody has open any more: if its last name is
+	// gone too, a file can be freed. Under the file's lock, ask Opens again.
+	Idle []uint64
+}
+
+// Grant is a layout that a client holds of a file: always the whole file.
+type Grant struct {
+	Client nfs4.ClientID
+	File   uint64
+	// Stateid is the newest. In Effects.Recall it is the one to recall with.
+	Stateid nfs4.Stateid
+	// IOMode is RW if the client may write, else READ.
+	IOMode nfs4.IOMode
+	// DS is the data servers that hold the file. Not to be written to.
+	DS []layout.DSID
+	// Deadline is when the recall that is under way ends in revocation; zero
+	// if none is.
+	Deadline time.Time
+}
+
+// Counts is how many there are of each, and as a limit how many there may be.
+type Counts struct {
+	Clients int
+	Opens   int // open-owner and file
+	Owners  int // lock-owner and open: lock stateids
+	Locks   int // byte ranges, after merging
+	Layouts int // client and file
+}

@@ -1,0 +1,81 @@
+package compound
+
+import (
+	"context"
+	"time"
+
+	"manifold/xdr/nfs4"
+	"manifold/xdr/rpc"
+	"manifold/xdr/session"
+)
+
+// track remembers a connection that may be bound to a session, until it
+// closes. Callbacks find it by its number.
+func (s *Server) track(conn *rpc.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns[conn.ID()] != nil {
+		return
+	}
+	s.conns[conn.ID()] = conn
+	go func() {
+		<-conn.Done()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.conns, conn.ID())
+		s.cfg.Sessions.ConnClosed(session.ConnID(conn.ID()))
+	}()
+}
+
+// Expire drops the clients whose lease ran out, and returns how many there
+// were. The role calls it now and then.
+func (s *Server) Expire(ctx context.Context, now time.Time) int {
+	s.mu.Lock()
+	ids := s.cfg.Sessions.Expired(now)
+	for _, id := range ids {
+		s.cfg.Sessions.Drop(id)
+	}
+	s.mu.Unlock()
+	s.drop(ctx, ids...)
+	return len(ids)
+}
+
+// Evict drops a client whatever its lease says; false if it is not known.
+func (s *Server) Evict(ctx context.Context, id nfs4.ClientID) bool {
+	s.mu.Lock()
+	ok := s.cfg.Sessions.Drop(id)
+	s.mu.Unlock()
+	if ok {
+		s.drop(ctx, id)
+	}
+	return ok
+}
+
+// Flag sets SEQ4_STATUS bits in the client's SEQUENCE replies; Unflag clears them.
+func (s *Server) Flag(id nfs4.ClientID, flags uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Sessions.SetFlags(id, flags)
+}
+
+// Unflag clears SEQ4_STATUS bits that Flag set.
+func (s *Server) Unflag(id nfs4.ClientID, flags uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Sessions.ClearFlags(id, flags)
+}
+
+// MayReclaim says whether a client was on record at the start and has not
+// said RECLAIM_COMPLETE yet.
+func (s *Server) MayReclaim(id nfs4.ClientID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.Sessions.MayReclaim(id)
+}
+
+// Clients describes every client, in the order of their ids.
+func (s *Server) Clients() []session.ClientInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.Sessions.Clients()
+}

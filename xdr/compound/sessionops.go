@@ -1,0 +1,183 @@
+package compound
+
+import (
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"manifold/xdr/nfs4"
+	"manifold/xdr/rpc"
+	"manifold/xdr/session"
+)
+
+// sessionOps are the rows that every role has.
+func (s *Server) sessionOps() Table {
+	const first = AllowedFirst
+	return Table{
+		nfs4.OpSequence:          {Name: "SEQUENCE", Flags: first, Minors: V41Up}, // runner.sequence
+		nfs4.OpExchangeID:        {Name: "EXCHANGE_ID", Flags: first, Minors: V41Up, Run: Handle(s.exchangeID)},
+		nfs4.OpCreateSession:     {Name: "CREATE_SESSION", Flags: first, Minors: V41Up, Run: Handle(s.createSession)},
+		nfs4.OpDestroySession:    {Name: "DESTROY_SESSION", Flags: first, Minors: V41Up, Run: Args(s.destroySession)},
+		nfs4.OpDestroyClientID:   {Name: "DESTROY_CLIENTID", Flags: first, Minors: V41Up, Run: Args(s.destroyClientID)},
+		nfs4.OpBindConnToSession: {Name: "BIND_CONN_TO_SESSION", Flags: first | Alone, Minors: V41Up, Run: Handle(s.bindConn)},
+		nfs4.OpBackchannelCtl:    {Name: "BACKCHANNEL_CTL", Minors: V41Up, Run: Args(s.backchannelCtl)},
+		nfs4.OpReclaimComplete:   {Name: "RECLAIM_COMPLETE", Minors: V41Up, Run: Args(s.reclaimComplete)},
+		nfs4.OpSaveFH:            {Name: "SAVEFH", Flags: NeedsFH, Minors: V41Up, Run: Void(saveFH)},
+		nfs4.OpRestoreFH:         {Name: "RESTOREFH", Minors: V41Up, Run: Void(restoreFH)},
+		nfs4.OpGetFH:             {Name: "GETFH", Flags: NeedsFH, Minors: V41Up, Run: Handle(getFH)},
+	}
+}
+
+func saveFH(_ context.Context, c *Call) nfs4.Status {
+	c.Save()
+	return nfs4.OK
+}
+
+func restoreFH(_ context.Context, c *Call) nfs4.Status {
+	if c.SavedFH == nil {
+		return nfs4.ErrRestoreFH
+	}
+	c.Restore()
+	return nfs4.OK
+}
+
+func getFH(_ context.Context, c *Call, _ *nfs4.GetFHArgs, r *nfs4.GetFHRes) nfs4.Status {
+	r.Object = c.FH
+	return nfs4.OK
+}
+
+// peer is where an operation outside a session comes from.
+func (c *Call) peer() session.Peer {
+	p := session.Principal{Flavor: c.Cred.Flavor}
+	if c.Cred.Flavor == rpc.AuthSys {
+		p.UID = c.Cred.Sys.UID
+	}
+	return session.Peer{Conn: session.ConnID(c.Conn), Principal: p, Remote: c.Remote.String()}
+}
+
+// exchangeID: RFC 8881 section 18.35.
+func (s *Server) exchangeID(ctx context.Context, c *Call, a *nfs4.ExchangeIDArgs, r *nfs4.ExchangeIDRes) nfs4.Status {
+	s.mu.Lock()
+	v := s.cfg.Sessions.ExchangeID(c.Now, a, c.peer())
+	s.mu.Unlock()
+	s.drop(ctx, v.Dropped)
+	*r = v.Res
+	return v.Status
+}
+
+// createSession: RFC 8881 section 18.36. The client's record is durable before
+// the client is confirmed.
+func (s *Server) createSession(ctx context.Context, c *Call, a *nfs4.CreateSessionArgs, r *nfs4.CreateSessionRes) nfs4.Status {
+	s.track(c.rpcConn)
+	s.mu.Lock()
+	plan := s.cfg.Sessions.PlanSession(c.Now, a, c.peer())
+	s.mu.Unlock()
+	if plan.Status != nfs4.OK || plan.Replay {
+		*r = plan.Res
+		return plan.Status
+	}
+	if rec := plan.NeedsRecord; rec != nil {
+		var err error
+		if plan.MayReclaim, err = s.confirm(ctx, rec); err != nil {
+			s.mu.Lock()
+			s.cfg.Sessions.AbandonSession(&plan)
+			s.mu.Unlock()
+			s.cfg.Log.Error("client record not kept, its session is refused", zap.Stringer("client", c.Remote), zap.Error(err))
+			return nfs4.ErrServerFault
+		}
+	}
+	s.mu.Lock()
+	dropped, status := s.cfg.Sessions.CommitSession(c.Now, &plan)
+	if status == nfs4.OK {
+		s.minors[a.ClientID] = c.Minor
+	}
+	s.mu.Unlock()
+	s.drop(ctx, dropped)
+	if rec := plan.NeedsRecord; rec != nil && status == nfs4.OK {
+		s.cfg.Log.Info("client confirmed", zap.String("clientid", fmt.Sprintf("%#x", uint64(rec.ID))),
+			zap.ByteString("owner", rec.OwnerID), zap.String("impl", rec.ImplName), zap.Stringer("client", c.Remote))
+	}
+	*r = plan.Res
+	return status
+}
+
+func (s *Server) confirm(ctx context.Context, rec *session.ClientRecord) (mayReclaim bool, err error) {
+	if s.cfg.Hooks.Confirm == nil {
+		return false, nil
+	}
+	return s.cfg.Hooks.Confirm(ctx, *rec)
+}
+
+// drop tells the role that a client is gone.
+func (s *Server) drop(ctx context.Context, ids ...nfs4.ClientID) {
+	for _, id := range ids {
+		if id == 0 {
+			continue
+		}
+		s.mu.Lock()
+		delete(s.minors, id)
+		s.mu.Unlock()
+		if s.cfg.Hooks.Drop != nil {
+			s.cfg.Hooks.Drop(ctx, id)
+		}
+	}
+}
+
+// destroySession: RFC 8881 section 18.37.
+func (s *Server) destroySession(_ context.Context, c *Call, a *nfs4.DestroySessionArgs) nfs4.Status {
+	if c.Session == a.SessionID && c.index != c.nops-1 {
+		return nfs4.ErrNotOnlyOp // the session of this COMPOUND may only go with its last operation
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.Sessions.DestroySession(a.SessionID, c.slot)
+}
+
+// destroyClientID: RFC 8881 section 18.50.
+func (s *Server) destroyClientID(ctx context.Context, c *Call, a *nfs4.DestroyClientIDArgs) nfs4.Status {
+	s.mu.Lock()
+	confirmed, status := s.cfg.Sessions.DestroyClientID(a.ClientID)
+	s.mu.Unlock()
+	if confirmed && status == nfs4.OK {
+		s.drop(ctx, a.ClientID)
+		s.cfg.Log.Info("client left", zap.String("clientid", fmt.Sprintf("%#x", uint64(a.ClientID))), zap.Stringer("client", c.Remote))
+	}
+	return status
+}
+
+// bindConn: RFC 8881 section 18.34.
+func (s *Server) bindConn(_ context.Context, c *Call, a *nfs4.BindConnToSessionArgs, r *nfs4.BindConnToSessionRes) (status nfs4.Status) {
+	s.track(c.rpcConn)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*r, status = s.cfg.Sessions.BindConn(a, session.ConnID(c.Conn))
+	return status
+}
+
+// backchannelCtl: RFC 8881 section 18.33.
+func (s *Server) backchannelCtl(_ context.Context, c *Call, a *nfs4.BackchannelCtlArgs) nfs4.Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.Sessions.BackchannelCtl(c.slot, a)
+}
+
+// reclaimComplete: RFC 8881 section 18.51. For one file system it is noted by
+// nobody: grace covers the whole server.
+func (s *Server) reclaimComplete(ctx context.Context, c *Call, a *nfs4.ReclaimCompleteArgs) nfs4.Status {
+	if a.OneFS && c.FH == nil {
+		return nfs4.ErrNoFileHandle
+	}
+	s.mu.Lock()
+	done := s.cfg.Sessions.ReclaimDone(c.Client)
+	s.mu.Unlock()
+	if !a.OneFS && !done && s.cfg.Hooks.ReclaimComplete != nil {
+		if err := s.cfg.Hooks.ReclaimComplete(ctx, c.Client); err != nil {
+			s.cfg.Log.Error("RECLAIM_COMPLETE not kept", zap.Stringer("client", c.Remote), zap.Error(err))
+			return nfs4.ErrServerFault
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.Sessions.ReclaimComplete(c.Client, a)
+}
