@@ -115,14 +115,15 @@ func (s *Server) wire(ctx context.Context) (err error) {
 		return err
 	}
 	s.fleet.Control = s.control
-	if s.outbox, err = outbox.New(ctx, outbox.Config{Store: s.store, Sender: s.control, Log: s.log}); err != nil {
-		return err
-	}
+	s.outbox = outbox.New(outbox.Config{Store: s.store, Sender: s.control, Ready: s.fleet.Ready, Log: s.log})
 	core, err := state.New(s.stateConfig(), s.started, s.service.names)
 	if err != nil {
 		return err
 	}
-	s.proxy = proxy.New(proxy.Config{Keys: func() *layout.Keyring { return keys }, Paths: s.fleet.Paths, Log: s.log})
+	s.proxy = proxy.New(proxy.Config{
+		Keys: func() *layout.Keyring { return keys }, Paths: s.fleet.Paths, Log: s.log,
+		Owner: fmt.Appendf(nil, "manifold mds %x", s.service.rec.ClusterID),
+	})
 	var boot nfs4.Verifier
 	rand.Read(boot[:])
 	s.ops = op.New(op.Config{Lease: s.cfg.Lease, NoProxyIO: s.cfg.NoProxyIO, Patience: patience}, op.Parts{
@@ -179,7 +180,6 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	}
 	g.Go(func() error { return s.control.Serve(inner, s.controlLn) })
-	g.Go(func() error { return s.outbox.Run(inner) })
 	g.Go(func() error { s.ops.SweepMarks(inner); return nil })
 	g.Go(func() error { s.ops.RunGrace(inner); return nil })
 	g.Go(func() error { s.expire(inner); return nil })
@@ -234,6 +234,9 @@ func (s *Server) close() {
 		if ln != nil {
 			ln.Close()
 		}
+	}
+	if s.outbox != nil {
+		s.outbox.Close()
 	}
 	if s.store != nil {
 		if err := s.store.Close(); err != nil {

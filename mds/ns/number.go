@@ -1,6 +1,9 @@
 package ns
 
 import (
+	"encoding/binary"
+	"math"
+
 	"manifold/mds/store"
 	"manifold/xdr/nfs4"
 )
@@ -18,4 +21,19 @@ func (v *Volume) GetID(tx store.Tx, ino uint64) (*Inode, error) {
 		return nil, nfs4.ErrStale
 	}
 	return decodeInode(ino, key, row)
+}
+
+// ScanInodes calls fn for each inode with a number above after, in ascending
+// order, until fn returns false.
+func (v *Volume) ScanInodes(tx store.Tx, after uint64, fn func(*Inode) (more bool, err error)) error {
+	if after == math.MaxUint64 {
+		return nil
+	}
+	return tx.Scan(inodeKey(v.id, after+1), keyAfter(key32(prefixInode, v.id)), func(key, row []byte) (bool, error) {
+		in, err := decodeInode(binary.BigEndian.Uint64(key[len(key)-8:]), key, row)
+		if err != nil {
+			return false, err
+		}
+		return fn(in)
+	})
 }

@@ -10,6 +10,7 @@ import (
 
 	"manifold/layout"
 	"manifold/mds/ns"
+	"manifold/mds/proxy"
 	"manifold/mds/state"
 	"manifold/mds/store"
 	"manifold/xdr"
@@ -186,6 +187,6 @@ func (o *Ops) proxyStatus(what string, in *ns.Inode, err error) nfs4.Status {
 	return nfs4.ErrDelay
 }
 
-func target(o *Ops, in *ns.Inode) Target {
-	return Target{Object: o.Volume.Object(in), Layout: in.Layout}
+func target(o *Ops, in *ns.Inode) proxy.Target {
+	return proxy.Target{Object: o.Volume.Object(in), Layout: in.Layout}
 }

@@ -23,51 +23,14 @@ import (
 	"manifold/layout"
 	"manifold/mds/fleet"
 	"manifold/mds/ns"
+	"manifold/mds/outbox"
+	"manifold/mds/proxy"
 	"manifold/mds/state"
 	"manifold/mds/store"
 	"manifold/xdr/compound"
 	"manifold/xdr/nfs4"
 	"manifold/xdr/rpc"
 )
-
-// Outbox is the durable to-do list of what data servers must be told. The Add
-// methods write rows within the caller's transaction; what they return is
-// waited for after it.
-type Outbox interface {
-	// Truncate: cut an object on these data servers.
-	Truncate(tx store.Tx, ds []layout.DSID, obj layout.Object, size uint64) error
-	// Remove: remove an object.
-	Remove(tx store.Tx, ds []layout.DSID, obj layout.Object) error
-	// FenceClient: refuse a client's handles.
-	FenceClient(tx store.Tx, ds []layout.DSID, client nfs4.ClientID) error
-	// FenceObject: refuse handles of an object with an epoch below epoch.
-	FenceObject(tx store.Tx, ds []layout.DSID, obj layout.Object, epoch uint32) error
-	// Kick says that rows of these data servers are durable now.
-	Kick(ds []layout.DSID)
-	// WaitObject waits until no row of the object is left, WaitClient until no
-	// fence of the client is, or until ctx ends.
-	WaitObject(ctx context.Context, obj layout.Object) error
-	WaitClient(ctx context.Context, client nfs4.ClientID) error
-	// Pending says whether a truncation of the object is still to be done.
-	Pending(obj layout.Object) bool
-}
-
-// Proxy moves bytes between this server and the data servers, for clients that
-// do not do it themselves. Errors are nfs4.Status values or of the network.
-type Proxy interface {
-	// ReadAt fills p with the object's bytes, holes as zeros.
-	ReadAt(ctx context.Context, f Target, p []byte, off uint64) error
-	// WriteAt writes all of p, as stable as how says.
-	WriteAt(ctx context.Context, f Target, p []byte, off uint64, how nfs4.StableHow) (nfs4.Verifier, error)
-	// Commit makes all data of the object stable.
-	Commit(ctx context.Context, f Target) (nfs4.Verifier, error)
-}
-
-// Target is a file's data as Proxy needs it.
-type Target struct {
-	Object layout.Object
-	Layout ns.FileLayout
-}
 
 // Caller calls clients back; compound.Server is one.
 type Caller interface {
@@ -84,8 +47,8 @@ type Parts struct {
 	Keys    func() *layout.Keyring
 	State   *state.Core
 	Fleet   *fleet.Fleet
-	Outbox  Outbox
-	Proxy   Proxy
+	Outbox  *outbox.Outbox
+	Proxy   *proxy.Proxy
 	Driver  layout.Driver
 	Log     *zap.Logger
 	Now     func() time.Time

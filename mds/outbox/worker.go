@@ -15,8 +15,9 @@ import (
 const (
 	// maxBatch is how many rows are sent at once.
 	maxBatch = 256
-	// maxLook is how many rows one turn looks at, those of held objects too.
-	maxLook = 4 * maxBatch
+	// maxLook is how many rows one turn looks at, those of held objects too: if
+	// more fail than this, the rows behind them wait.
+	maxLook = 64 * maxBatch
 )
 
 // worker sends the rows of one data server while it is attached. Only its own

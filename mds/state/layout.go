@@ -131,8 +131,7 @@ func (a layoutGetAct) apply(c *Core, _ *Effects) bool {
 	g.read, g.rw = g.read || !a.rw, g.rw || a.rw
 	for _, ds := range a.ds {
 		if !slices.Contains(g.ds, ds) {
-			// What was shown of the old slice stays as it was.
-			g.ds = append(slices.Clone(g.ds), ds)
+			g.ds = append(g.ds, ds)
 			c.use(ds, g)
 		}
 	}

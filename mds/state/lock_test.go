@@ -76,8 +76,10 @@ func testConfig() Config {
 	return Config{Boot: 1, Grace: time.Minute, Recall: time.Minute, PerClient: n, Total: n}
 }
 
-func newCore(t testing.TB, clients int) *Core {
-	c, err := New(testConfig(), time.Unix(0, 0), nil)
+func newCore(t testing.TB, clients int) *Core { return newCoreWith(t, testConfig(), clients) }
+
+func newCoreWith(t testing.TB, cfg Config, clients int) *Core {
+	c, err := New(cfg, time.Unix(0, 0), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,7 @@ type IOReq struct {
 
 // LayoutGetReq is LAYOUTGET, always answered for the whole file (RFC 8881
 // section 18.43). Stateid is an open's, a lock-owner's, or the layout's, whose
-// seqid may be old but not 0. DS is where the file's bytes are; the Core keeps the slice.
+// seqid may be old but not 0. DS is where the file's bytes are.
 // ReturnOnClose is what the reply is going to say. Verdict.Stateid is the layout
 // stateid. LAYOUTGET is granted during grace, because no layout can be reclaimed
 // and its stateid can only be one that has been.

@@ -65,7 +65,7 @@ func (c *cache) pin(obj layout.Object) (*file, error) {
 	}
 	o := c.files[obj]
 	if o == nil {
-		o = &file{obj: obj, removed: c.graves.has(obj)}
+		o = &file{obj: obj, removed: c.graves.has(obj), flight: newFlight()}
 		o.at = c.lru.PushFront(o)
 		c.files[obj] = o
 	} else {

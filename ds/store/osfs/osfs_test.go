@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/sys/unix"
 
@@ -257,17 +258,11 @@ func TestWriteFile(t *testing.T) {
 type hooks struct {
 	data, dirs atomic.Int32
 	fail       atomic.Bool
-	gate       chan struct{} // if not nil, an fdatasync takes one from it
-	began      chan struct{}
 }
 
 func (h *hooks) install(s *Store) {
 	s.fdatasync = func(f *os.File) error {
 		h.data.Add(1)
-		if h.gate != nil {
-			h.began <- struct{}{}
-			<-h.gate
-		}
 		if h.fail.Load() {
 			return &os.PathError{Op: "fdatasync", Path: f.Name(), Err: unix.EIO}
 		}
@@ -402,55 +397,43 @@ func TestFailedChangesAreDoneAgain(t *testing.T) {
 	}
 }
 
-// TestSyncsAreGrouped holds one flight up: all who come meanwhile share the next.
+// TestSyncsAreGrouped: all who come while a flight is under way share the next.
 func TestSyncsAreGrouped(t *testing.T) {
-	s := open(t, Config{Root: t.TempDir()})
-	h := hooks{gate: make(chan struct{}), began: make(chan struct{})}
-	h.install(s)
-	obj := storetest.Obj(0)
-	if _, err := s.WriteAt(obj, []byte("x"), 0); err != nil {
-		t.Fatal(err)
-	}
-	o, err := s.cache.pin(obj)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.unpin(o)
-
-	var wg sync.WaitGroup
-	join := func() {
-		wg.Go(func() {
-			if err := s.Sync(obj); err != nil {
-				t.Errorf("Sync: %v", err)
-			}
-		})
-	}
-	join()
-	<-h.began
-	const others = 10
-	for range others {
-		if _, err := s.WriteAt(obj, []byte("y"), 1); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		g := newFlight()
+		began, land := make(chan int), make(chan error)
+		flights := 0
+		fly := func() error {
+			flights++
+			began <- flights
+			return <-land
 		}
-		join()
-	}
-	// The others have boarded when they are all pinned (one is the test's, one
-	// the first flight's) and the ticket is there; those who have not reached
-	// the flight's lock yet find it done or take the next.
-	h.gate <- struct{}{}
-	done := make(chan struct{})
-	go func() { wg.Wait(); close(done) }()
-	for {
-		select {
-		case <-h.began:
-			h.gate <- struct{}{}
-		case <-done:
-			if n := h.data.Load(); n > 1+others/2 {
-				t.Errorf("%d fdatasyncs for %d callers", n, 1+others)
+		boom := errors.New("boom")
+		go func() {
+			if err := g.join(fly); err != nil {
+				t.Errorf("first: %v", err)
 			}
-			return
+		}()
+		<-began
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if err := g.join(fly); err != boom {
+					t.Errorf("others: %v", err)
+				}
+			})
 		}
-	}
+		synctest.Wait() // all others wait
+		land <- nil
+		if n := <-began; n != 2 {
+			t.Errorf("flight %d", n)
+		}
+		land <- boom
+		wg.Wait()
+		if flights != 2 {
+			t.Errorf("%d flights for 11 callers", flights)
+		}
+	})
 }
 
 // TestEvictionSyncs: a file with unsynced bytes is not closed before they are

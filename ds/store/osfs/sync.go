@@ -111,16 +111,18 @@ func fdatasync(f *os.File) error {
 
 // flight lets all callers who came before a sync began share it.
 type flight struct {
-	lead sync.Mutex // held by the one who flies
+	lead chan struct{} // holds one while somebody flies
 
 	mu   sync.Mutex
 	next *ticket // boards now; nil if nobody waits
 }
 
 type ticket struct {
-	flown bool // guarded by flight.lead
+	flown bool // guarded by flight.lead, like err
 	err   error
 }
+
+func newFlight() flight { return flight{lead: make(chan struct{}, 1)} }
 
 // join returns the result of a call of fly that began after join was called.
 func (g *flight) join(fly func() error) error {
@@ -131,8 +133,8 @@ func (g *flight) join(fly func() error) error {
 	t := g.next
 	g.mu.Unlock()
 
-	g.lead.Lock()
-	defer g.lead.Unlock()
+	g.lead <- struct{}{}
+	defer func() { <-g.lead }()
 	if !t.flown {
 		g.mu.Lock()
 		g.next = nil // t: nobody else can have flown it

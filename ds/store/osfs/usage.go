@@ -104,7 +104,6 @@ func (s *Store) countUsage() {
 	for leaf := range s.usage.walked {
 		if leaf&0xff == 0 && !s.outerExists(leaf>>8) {
 			s.skipOuter(leaf)
-			continue
 		}
 		select {
 		case <-s.stop:
