@@ -141,6 +141,9 @@ func (s *Server) Counters() op.Counters { return s.ops.Counters() }
 // (control.ErrRefused), took it for another data server, or a listener failed.
 // When ctx ends, Run shuts down without waiting for anybody. One call.
 func (s *Server) Run(ctx context.Context) error {
+	if s.ctx.Err() != nil {
+		return nil
+	}
 	agent, err := control.NewAgent(control.AgentConfig{
 		Target: s.cfg.MDS, Token: s.cfg.Token, Hello: s.hello, DS: orders{s}, Log: s.log,
 	})
@@ -271,12 +274,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) release() error {
 	s.stop()
 	s.tasks.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.nfs == nil {
-		for _, sock := range s.sockets {
-			sock.close()
-		}
+	for _, sock := range s.sockets {
+		sock.close()
 	}
 	if s.store == nil {
 		return nil

@@ -84,4 +84,5 @@ func (s *socket) listen() (net.Listener, error) {
 	return net.FileListener(s.file)
 }
 
+// close gives the socket up. Twice, or after listen, it does nothing.
 func (s *socket) close() { _ = s.file.Close() }

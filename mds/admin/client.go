@@ -2,9 +2,13 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
@@ -18,8 +22,10 @@ const maxReply = 64 << 20
 // this package's, with the text that the server gave it. ErrUnavailable says
 // that no server answered.
 type Conn struct {
+	addr   string
 	cc     *grpc.ClientConn
 	client pb.AdminClient
+	failed atomic.Pointer[error] // of the last attempt to connect
 }
 
 var _ Backend = (*Conn)(nil)
@@ -31,12 +37,19 @@ func Dial(addr string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	cc, err := grpc.NewClient(scheme+path, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)), grpc.WithNoProxy())
+	c := &Conn{addr: scheme + path}
+	c.cc, err = grpc.NewClient("passthrough:///manifold", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)), grpc.WithNoProxy(),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+			c.failed.Store(&err)
+			return conn, err
+		}))
 	if err != nil {
 		return nil, fmt.Errorf("%w: admin address %q: %w", ErrInvalid, addr, err)
 	}
-	return &Conn{cc: cc, client: pb.NewAdminClient(cc)}, nil
+	c.client = pb.NewAdminClient(c.cc)
+	return c, nil
 }
 
 // Close ends the connection.
@@ -52,11 +65,20 @@ type apiError struct {
 func (e *apiError) Error() string { return e.text }
 func (e *apiError) Unwrap() error { return e.kind }
 
-func fromStatus(err error) error {
+// fromStatus turns a call's error into one of this package's. gRPC's own words
+// for a server that is not there are replaced by the system's.
+func (c *Conn) fromStatus(err error) error {
 	if err == nil {
 		return nil
 	}
 	st, _ := status.FromError(err)
+	if failed := c.failed.Load(); st.Code() == codes.Unavailable && failed != nil && *failed != nil {
+		why := *failed
+		if op := (*net.OpError)(nil); errors.As(why, &op) {
+			why = op.Err
+		}
+		return &apiError{text: fmt.Sprintf("no server answers at %s: %v", c.addr, why), kind: ErrUnavailable}
+	}
 	for _, k := range kinds {
 		if st.Code() == k.code {
 			return &apiError{text: st.Message(), kind: k.err}
@@ -68,47 +90,47 @@ func fromStatus(err error) error {
 // Status asks the server.
 func (c *Conn) Status(ctx context.Context) (Status, error) {
 	r, err := c.client.GetStatus(ctx, &pb.GetStatusRequest{})
-	return statusFromPB(r), fromStatus(err)
+	return statusFromPB(r), c.fromStatus(err)
 }
 
 // DataServers asks the server.
 func (c *Conn) DataServers(ctx context.Context) ([]DataServer, error) {
 	r, err := c.client.ListDataServers(ctx, &pb.ListDataServersRequest{})
-	return each(r.GetDataServers(), dataServerFromPB), fromStatus(err)
+	return each(r.GetDataServers(), dataServerFromPB), c.fromStatus(err)
 }
 
 // DataServer asks the server.
 func (c *Conn) DataServer(ctx context.Context, idOrName string) (DataServer, error) {
 	r, err := c.client.GetDataServer(ctx, &pb.GetDataServerRequest{Id: idOrName})
-	return dataServerFromPB(r), fromStatus(err)
+	return dataServerFromPB(r), c.fromStatus(err)
 }
 
 // SetDrain has the server do it.
 func (c *Conn) SetDrain(ctx context.Context, id string, on bool) error {
 	_, err := c.client.SetDrain(ctx, &pb.SetDrainRequest{Id: id, On: on})
-	return fromStatus(err)
+	return c.fromStatus(err)
 }
 
 // RemoveDS has the server do it.
 func (c *Conn) RemoveDS(ctx context.Context, id string) error {
 	_, err := c.client.RemoveDataServer(ctx, &pb.RemoveDataServerRequest{Id: id})
-	return fromStatus(err)
+	return c.fromStatus(err)
 }
 
 // Clients asks the server.
 func (c *Conn) Clients(ctx context.Context) ([]Client, error) {
 	r, err := c.client.ListClients(ctx, &pb.ListClientsRequest{})
-	return each(r.GetClients(), clientFromPB), fromStatus(err)
+	return each(r.GetClients(), clientFromPB), c.fromStatus(err)
 }
 
 // Layout asks the server.
 func (c *Conn) Layout(ctx context.Context, path string) (Layout, error) {
 	r, err := c.client.GetLayout(ctx, &pb.GetLayoutRequest{Path: path})
-	return layoutFromPB(r), fromStatus(err)
+	return layoutFromPB(r), c.fromStatus(err)
 }
 
 // SetLayout has the server do it.
 func (c *Conn) SetLayout(ctx context.Context, path string, p Policy) error {
 	_, err := c.client.SetLayout(ctx, &pb.SetLayoutRequest{Path: path, Policy: policyToPB(p)})
-	return fromStatus(err)
+	return c.fromStatus(err)
 }

@@ -192,6 +192,11 @@ func TestCluster(t *testing.T) {
 		}
 		return errors.Join(err, errDS)
 	})
+}
+
+func TestClusterBounds(t *testing.T) {
+	f := newFixture(t)
+	var c Cluster
 	long := string(make([]byte, 256))
 	for _, put := range []func(tx store.Tx) error{
 		func(tx store.Tx) error { return c.PutClient(tx, ClientRecord{Owner: make([]byte, 1025)}) },

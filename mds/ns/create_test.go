@@ -2,6 +2,7 @@ package ns
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,29 @@ func TestFormatOpen(t *testing.T) {
 	other = f.root
 	other.Gen++
 	f.gone(other)
+}
+
+func TestByNumber(t *testing.T) {
+	f := newFixture(t)
+	var want []uint64
+	for _, name := range []string{"a", "b", "c"} {
+		want = append(want, f.file(root, f.root, name, 0o644).Inode)
+	}
+	var got []uint64
+	f.view(func(tx store.Tx) error {
+		if in, err := f.vol.GetID(tx, want[1]); err != nil || in.ID != want[1] {
+			t.Errorf("%+v, %v", in, err)
+		}
+		_, err := f.vol.GetID(tx, 1<<40)
+		f.want(err, nfs4.ErrStale)
+		if err := f.vol.ScanInodes(tx, 1<<64-1, nil); err != nil {
+			t.Error(err)
+		}
+		return f.vol.ScanInodes(tx, f.root.Inode, func(in *Inode) (bool, error) { got = append(got, in.ID); return len(got) < 2, nil })
+	})
+	if !slices.Equal(got, want[:2]) {
+		t.Errorf("%v, want %v", got, want[:2])
+	}
 }
 
 func TestNames(t *testing.T) {

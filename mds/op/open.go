@@ -19,6 +19,8 @@ type opening struct {
 	creator bool
 	// cut says that an existing file is to become empty.
 	cut bool
+	// want is what the client would like of a delegation.
+	want uint32
 }
 
 // open: RFC 8881 section 18.16. Delegations are not given.
@@ -26,6 +28,7 @@ func (o *Ops) open(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs, r *n
 	op := opening{req: state.OpenReq{
 		Client: c.Client, Owner: a.Owner.Owner, Access: a.ShareAccess & nfs4.ShareAccessMask, Deny: a.ShareDeny,
 	}}
+	op.want = a.ShareAccess &^ nfs4.ShareAccessMask
 	if op.req.Access == 0 || op.req.Deny > nfs4.ShareDenyBoth {
 		return nfs4.ErrInval
 	}
@@ -189,7 +192,20 @@ func (o *Ops) openInode(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, 
 	c.SetStateid(v.Stateid)
 	r.Stateid = v.Stateid
 	r.RFlags = nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked
+	r.Delegation = noDelegation(op.want)
 	return nfs4.OK
+}
+
+// noDelegation says why a client that asked gets no delegation. One that did
+// not is told nothing (RFC 8881 section 18.16.3).
+func noDelegation(want uint32) nfs4.OpenDelegation {
+	switch want & nfs4.WantDelegMask {
+	case nfs4.WantNoPreference:
+		return nfs4.OpenDelegation{Type: nfs4.DelegateNone}
+	case nfs4.WantNoDeleg, nfs4.WantCancel:
+		return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, None: nfs4.NoDelegation{Why: nfs4.NoDelegNotWanted}}
+	}
+	return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, None: nfs4.NoDelegation{Why: nfs4.NoDelegResource}}
 }
 
 // stillThere makes sure, under the file's lock, that the file was not freed

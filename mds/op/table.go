@@ -43,7 +43,7 @@ func (o *Ops) Table() compound.Table {
 		nfs4.OpSecinfo:       {Name: "SECINFO", Flags: fh, Minors: minor, Run: compound.Handle(o.secinfo)},
 		nfs4.OpSecinfoNoName: {Name: "SECINFO_NO_NAME", Flags: fh, Minors: minor, Run: compound.Handle(o.secinfoNoName)},
 
-		nfs4.OpOpen:          {Name: "OPEN", Flags: fh | mod | sets, Minors: minor, ReplyMax: openMax, Run: compound.Handle(o.open)},
+		nfs4.OpOpen:          {Name: "OPEN", Flags: fh | mod, Minors: minor, ReplyMax: openMax, Run: compound.Handle(o.open)},
 		nfs4.OpOpenDowngrade: {Name: "OPEN_DOWNGRADE", Flags: fh | mod, Minors: minor, ReplyMax: stateidMax, Run: compound.Handle(o.openDowngrade)},
 		nfs4.OpClose:         {Name: "CLOSE", Flags: fh | mod, Minors: minor, ReplyMax: stateidMax, Run: compound.Handle(o.close)},
 		nfs4.OpLock:          {Name: "LOCK", Flags: fh | mod, Minors: minor, ReplyMax: deniedMax, Run: compound.Handle(o.lock)},

@@ -66,7 +66,10 @@ func (f *fleet) Do(_ context.Context, ds layout.DSID, cmds ...control.Command) (
 			line += " failed"
 		}
 		f.log[ds] = append(f.log[ds], line)
-		f.told <- fmt.Sprintf("%d: %s", ds, line)
+		select {
+		case f.told <- fmt.Sprintf("%d: %s", ds, line):
+		default: // nobody listens
+		}
 	}
 	return acks, after
 }

@@ -15,6 +15,9 @@ import (
 const (
 	// maxBatch is how many rows are sent at once.
 	maxBatch = 256
+	// maxRetry is how many of these may be of objects that failed before, so that
+	// they leave room for others.
+	maxRetry = maxBatch / 4
 	// maxLook is how many rows one turn looks at, those of held objects too: if
 	// more fail than this, the rows behind them wait.
 	maxLook = 64 * maxBatch
@@ -86,19 +89,25 @@ func (w *worker) next() (turn, error) {
 			}
 			w.marked, w.mark = true, c.next-1
 		}
-		looked := 0
+		looked, retried := 0, 0
 		return scanRows(tx, w.ds, func(r row) (bool, error) {
 			looked++
-			if h := w.held[r.cmd.Object]; h != nil && now.Before(h.until) {
+			h := w.held[r.cmd.Object]
+			switch {
+			case h == nil:
+				t.rows = append(t.rows, r)
+			case now.Before(h.until) || retried == maxRetry:
 				if t.wake.IsZero() || h.until.Before(t.wake) {
 					t.wake = h.until
 				}
-				// A removal that fails takes space but harms nobody.
-				t.behind = t.behind || r.seq <= w.mark && r.cmd.Kind != control.Remove
-			} else {
-				t.behind = t.behind || r.seq <= w.mark
+			default:
+				retried++
 				t.rows = append(t.rows, r)
 			}
+			// A removal that failed takes space but harms nobody: Ready need
+			// not wait for it.
+			excused := h != nil && r.cmd.Kind == control.Remove
+			t.behind = t.behind || r.seq <= w.mark && !excused
 			t.behind = t.behind || looked == maxLook
 			return len(t.rows) < maxBatch && looked < maxLook, nil
 		})

@@ -101,20 +101,14 @@ func (g *Group) Update(ctx context.Context, fn func(Tx) error) error {
 // waitTurn takes the turn when there is room in the filling batch.
 func (g *Group) waitTurn(ctx context.Context) error {
 	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		select {
 		case g.turn <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if g.closed || g.failed != nil {
-			defer g.endTurn()
-			if g.closed {
-				return ErrClosed
-			}
-			return g.failed
+		if err := g.refusal(ctx); err != nil {
+			g.endTurn()
+			return err
 		}
 		if !g.filling.full() {
 			return nil
@@ -130,6 +124,18 @@ func (g *Group) waitTurn(ctx context.Context) error {
 }
 
 func (g *Group) endTurn() { <-g.turn }
+
+// refusal says why an Update that has the turn must not run. Its context may
+// have ended before it got the turn.
+func (g *Group) refusal(ctx context.Context) error {
+	if g.closed {
+		return ErrClosed
+	}
+	if g.failed != nil {
+		return g.failed
+	}
+	return ctx.Err()
+}
 
 // run calls fn and ends the turn. It returns fn's error and the batch that
 // has to be durable before the outcome may be told: the one that fn's writes
@@ -196,6 +202,7 @@ func (g *Group) take() (b *batch, last bool) {
 		return nil, g.closed
 	}
 	b = g.filling
+	b.sorted() // from now on the committer and Updates read b at the same time
 	g.flushing, g.filling = b, newBatch()
 	close(b.taken)
 	return b, g.closed

@@ -29,7 +29,8 @@ func (l *layer) get(key []byte) (val []byte, ok bool) {
 }
 
 // sorted returns the keys in ascending order. The result stays good when more
-// keys come, which it then lacks.
+// keys come, which it then lacks. It only reads if nothing was set since the
+// last call.
 func (l *layer) sorted() []string {
 	if len(l.fresh) == 0 {
 		return l.keys

@@ -169,11 +169,17 @@ func (c *Client) renew() {
 		if time.Since(time.Unix(0, c.last.Load())) < c.cfg.Renew/2 {
 			continue
 		}
+		_, conn := c.Session()
 		ctx, cancel := context.WithTimeout(c.ctx, c.cfg.Renew)
-		if err := c.Compound(ctx, c.cfg.Cred); err != nil && c.ctx.Err() == nil {
-			c.cfg.Log.Warn("lease not renewed", zap.String("server", c.addr), zap.Error(err))
-		}
+		err := c.Compound(ctx, c.cfg.Cred)
 		cancel()
+		if err == nil || c.ctx.Err() != nil {
+			continue
+		}
+		c.cfg.Log.Warn("lease not renewed", zap.String("server", c.addr), zap.Error(err))
+		if errors.Is(err, context.DeadlineExceeded) {
+			conn.Close() // a server that hangs, or a path that swallows: try another connection
+		}
 	}
 }
 

@@ -53,10 +53,9 @@ func (c *Client) establish(ctx context.Context) error {
 		bound, err = c.bind(ctx, conn, sess)
 	}
 	if err == nil && !bound {
-		if sess != nil {
-			sess.kill()
+		if err = c.discard(ctx, conn, sess); err == nil {
+			sess, err = c.create(ctx, conn, &id)
 		}
-		sess, err = c.create(ctx, conn, &id)
 	}
 	var status *OpError
 	if err != nil && !errors.As(err, &status) {
@@ -69,6 +68,16 @@ func (c *Client) establish(ctx context.Context) error {
 		c.sess = sess
 		c.last.Store(time.Now().UnixNano())
 	}
+	return err
+}
+
+// discard gives up a session, which the server may have forgotten or not.
+func (c *Client) discard(ctx context.Context, conn *rpc.Conn, sess *session) error {
+	if sess == nil {
+		return nil
+	}
+	sess.kill()
+	_, err := c.one(ctx, conn, Op{Num: nfs4.OpDestroySession, Args: &nfs4.DestroySessionArgs{SessionID: sess.id}})
 	return err
 }
 

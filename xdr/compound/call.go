@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"time"
 
-	"manifold/xdr"
 	"manifold/xdr/nfs4"
 	"manifold/xdr/rpc"
 	"manifold/xdr/session"
@@ -12,7 +11,8 @@ import (
 
 // Call is one COMPOUND on its way through the engine: what an operation may
 // know of its caller, and the current and saved filehandles and stateids
-// (RFC 8881 sections 16.2.3.1). It belongs to one goroutine.
+// (RFC 8881 section 16.2.3.1). It belongs to one goroutine, and to the
+// operation that runs only until that returns.
 type Call struct {
 	// Minor is the minor version: 1 or 2.
 	Minor uint32
@@ -35,26 +35,31 @@ type Call struct {
 
 	stateid, savedStateid       nfs4.Stateid
 	hasStateid, savedHasStateid bool
+	setStateid                  bool // the operation that runs called SetStateid
 
 	rpcConn *rpc.Conn
 	slot    *session.Slot // nil outside a session
+	num     nfs4.OpNum    // the operation that runs
 	nops    int           // operations in the COMPOUND
 	index   int           // the one that runs
 	start   int           // where the COMPOUND's reply begins in the encoder
-	maxResp int           // the session's limit on the reply, 0 outside one
-	maxHold int           // the limit on a reply that must be cached, 0 for none
-	enc     *xdr.Encoder
+	limit   int           // bytes that the COMPOUND's reply may have, 0 outside a session
+	over    nfs4.Status   // of an operation that would pass limit
+	out     *rpc.Reply
 }
 
 // SetFH makes fh the current filehandle, and file what the role knows of it.
 func (c *Call) SetFH(fh nfs4.FH, file any) { c.FH, c.File = fh, file }
 
 // SetStateid makes id the current stateid.
-func (c *Call) SetStateid(id nfs4.Stateid) { c.stateid, c.hasStateid = id, true }
+func (c *Call) SetStateid(id nfs4.Stateid) {
+	c.stateid, c.hasStateid, c.setStateid = id, true, true
+}
 
 // Resolve replaces the special stateid that stands for the current one
-// (seqid 1, other zero) by it. Without a current stateid it is
-// NFS4ERR_BAD_STATEID (RFC 8881 section 8.2.3).
+// (seqid 1, other zero) by it, with seqid 0 ("the newest") except where the
+// operation needs the exact one (RFC 8881 section 8.2.3; a layout stateid with
+// seqid 0 is not defined). Without a current stateid it is NFS4ERR_BAD_STATEID.
 func (c *Call) Resolve(id *nfs4.Stateid) nfs4.Status {
 	if !id.IsCurrent() {
 		return nfs4.OK
@@ -63,6 +68,13 @@ func (c *Call) Resolve(id *nfs4.Stateid) nfs4.Status {
 		return nfs4.ErrBadStateID
 	}
 	*id = c.stateid
+	switch c.num {
+	case nfs4.OpClose, nfs4.OpOpenDowngrade, nfs4.OpLayoutGet, nfs4.OpLayoutCommit, nfs4.OpLayoutReturn:
+	default:
+		if !id.IsSpecial() {
+			id.Seqid = 0
+		}
+	}
 	return nfs4.OK
 }
 
@@ -79,12 +91,22 @@ func (c *Call) Restore() {
 }
 
 // Room returns how many bytes of reply the running operation's result body
-// may have. Operations that choose their reply's size (READ, READDIR,
-// GETDEVICEINFO) stay below it.
-func (c *Call) Room() int {
-	limit := c.maxResp
-	if c.maxHold > 0 && c.maxHold < limit {
-		limit = c.maxHold
+// may have, counted from where the reply ends now. Operations that choose
+// their reply's size (READ, READDIR, GETDEVICEINFO) stay below it. The next
+// operation's refusal has its place besides.
+func (c *Call) Room() int { return max(c.room(), 0) }
+
+// room is Room, negative if not even an empty body leaves the next operation
+// its place.
+func (c *Call) room() int {
+	room := c.limit - (c.out.Enc.Len() - c.start)
+	if c.index < c.nops-1 {
+		room -= errorRoom
 	}
-	return max(limit-(c.enc.Len()-c.start), 0)
+	return room
 }
+
+// Grow makes room for n bytes of the result's body out of the connection's
+// buffers, before they are appended: READ of much data does not allocate then.
+// Slices of the reply that were taken before (xdr.Encoder.Reserve) are void.
+func (c *Call) Grow(n int) { c.out.Grow(n) }

@@ -11,11 +11,17 @@ import (
 	"manifold/xdr/session"
 )
 
-// cbProcCompound is CB_COMPOUND's procedure number in the callback program,
-// whose version is always 1 (RFC 8881 section 20).
 const (
+	// cbProcCompound is CB_COMPOUND's procedure number in the callback
+	// program, whose version is always 1 (RFC 8881 section 20).
 	cbProcCompound = 1
 	cbVersion      = 1
+	// cbTries is how often one callback is sent at most, when the client says
+	// that a slot is out of step.
+	cbTries = 8
+	// cbFrame is what an RPC call's header takes besides the content of the
+	// credential.
+	cbFrame = 40
 )
 
 // CallbackArgs is one operation's arguments.
@@ -23,95 +29,123 @@ type CallbackArgs interface{ EncodeXDR(*xdr.Encoder) }
 
 // Callback sends one operation to a client over its back channel and returns
 // the operation's status. It waits for a free slot and for the reply until ctx
-// ends. The error says that no status was had: no connection
-// (NFS4ERR_CB_PATH_DOWN), ctx's end, or a reply that makes no sense; whether
-// the client acted on the callback is then not known.
+// ends.
 //
-// The callback program's results beyond the status are not needed by the
-// callbacks that the servers send.
+// The error says that no status was had: it wraps NFS4ERR_CB_PATH_DOWN (no
+// connection), NFS4ERR_REQ_TOO_BIG, the status of CB_SEQUENCE (after
+// NFS4ERR_DELAY it may be asked again later) or ctx's end, or says that the
+// call failed or its reply makes no sense. Unless it wraps a status, whether
+// the client acted on the callback is not known.
+//
+// The results beyond the status are not needed by the callbacks that the
+// servers send.
 func (s *Server) Callback(ctx context.Context, client nfs4.ClientID, op nfs4.CBOpNum, args CallbackArgs) (nfs4.Status, error) {
-	for {
-		cb, conn, minor, err := s.acquire(ctx, client)
+	for try := 1; ; try++ {
+		cb, l, minor, err := s.acquire(ctx, client)
 		if err != nil {
-			return 0, err
+			return 0, fmt.Errorf("compound: %v to client %#x: %w", op, uint64(client), err)
 		}
-		r := cbReply{}
-		err = conn.Do(ctx, &rpc.Request{
-			Prog: cb.Program, Vers: cbVersion, Proc: cbProcCompound, Cred: callbackCred(&cb.Sec),
-			Args:   func(e *xdr.Encoder) { encodeCallback(e, minor, &cb, op, args) },
-			Result: r.decode,
-		})
+		r, err := send(ctx, l.conn, minor, &cb, op, args)
 		s.mu.Lock()
-		retry := s.cfg.Sessions.CallbackDone(&cb, err == nil, r.sequence)
-		close(s.freed)
-		s.freed = make(chan struct{})
+		retry := s.cfg.Sessions.CallbackDone(&cb, r.answered, r.sequence)
+		s.wake()
 		s.mu.Unlock()
 		switch {
-		case retry && ctx.Err() == nil:
+		case err == nil && r.ran:
+			return r.status, nil
+		case retry && try < cbTries && ctx.Err() == nil:
 			continue
-		case err != nil:
-			return 0, fmt.Errorf("compound: %v to client %#x: %w", op, uint64(client), err)
-		case !r.ran:
-			return 0, fmt.Errorf("compound: %v to client %#x: CB_SEQUENCE: %w", op, uint64(client), r.sequence)
+		case err == nil:
+			err = fmt.Errorf("%v: %w", nfs4.CBSequence, r.sequence)
 		}
-		return r.status, nil
+		return 0, fmt.Errorf("compound: %v to client %#x: %w", op, uint64(client), err)
 	}
 }
 
 // acquire takes a back channel slot of the client, waiting for one if all are
 // in use, and finds the slot's connection and the client's minor version: a
 // callback of another one does not reach a Linux client.
-func (s *Server) acquire(ctx context.Context, client nfs4.ClientID) (session.Callback, *rpc.Conn, uint32, error) {
+func (s *Server) acquire(ctx context.Context, client nfs4.ClientID) (cb session.Callback, l *link, minor uint32, err error) {
 	for {
+		if err := ctx.Err(); err != nil {
+			return cb, nil, 0, err
+		}
 		s.mu.Lock()
 		cb, status := s.cfg.Sessions.Callback(client)
-		conn, minor, freed := s.conns[uint64(cb.Conn)], s.minors[client], s.freed
-		if status == nfs4.OK && conn == nil {
+		l, minor = s.conns[uint64(cb.Conn)], s.minors[client]
+		switch {
+		case status == nfs4.OK && l != nil:
+			s.mu.Unlock()
+			return cb, l, minor, nil
+		case status == nfs4.OK:
+			// The connection is gone: not a way to this client any more.
 			s.cfg.Sessions.CallbackDone(&cb, false, nfs4.OK)
-			status = nfs4.ErrCBPathDown
+			s.wake()
+			s.mu.Unlock()
+			continue
+		case status != nfs4.ErrDelay:
+			s.mu.Unlock()
+			return cb, nil, 0, status
 		}
+		if s.freed == nil {
+			s.freed = make(chan struct{})
+		}
+		freed := s.freed
 		s.mu.Unlock()
-		switch status {
-		case nfs4.OK:
-			return cb, conn, minor, nil
-		case nfs4.ErrDelay:
-			select {
-			case <-freed:
-			case <-ctx.Done():
-				return session.Callback{}, nil, 0, ctx.Err()
-			}
-		default:
-			return session.Callback{}, nil, 0, status
+		select {
+		case <-freed:
+		case <-ctx.Done():
 		}
 	}
 }
 
-// callbackCred is the credential that the client asked for in csa_sec_parms.
-func callbackCred(p *nfs4.CallbackSecParms) rpc.Cred {
-	if p.Flavor != rpc.AuthSys {
-		return rpc.Cred{}
+// wake lets those look again who wait for a back channel slot. mu is held.
+func (s *Server) wake() {
+	if s.freed != nil {
+		close(s.freed)
+		s.freed = nil
 	}
-	return rpc.Cred{Flavor: rpc.AuthSys, Sys: rpc.SysCred{
-		Machine: string(p.Sys.MachineName), UID: p.Sys.UID, GID: p.Sys.GID, GIDs: p.Sys.GIDs,
-	}}
 }
 
-// encodeCallback appends CB_COMPOUND's arguments: CB_SEQUENCE and one
-// operation, the most that Linux takes.
-func encodeCallback(e *xdr.Encoder, minor uint32, cb *session.Callback, op nfs4.CBOpNum, args CallbackArgs) {
+// send makes one CB_COMPOUND call: CB_SEQUENCE and one operation, the most
+// that Linux takes.
+func send(ctx context.Context, conn *rpc.Conn, minor uint32, cb *session.Callback, op nfs4.CBOpNum, args CallbackArgs) (r cbReply, err error) {
+	var e xdr.Encoder
 	h := nfs4.CBCompoundArgs{MinorVersion: minor, NumOps: 2}
-	h.EncodeXDR(e)
+	h.EncodeXDR(&e)
 	e.Uint32(uint32(nfs4.CBSequence))
 	seq := nfs4.CBSequenceArgs{
 		SessionID: cb.Session, SequenceID: cb.Sequence, SlotID: cb.Slot, HighestSlotID: cb.HighestSlot,
 	}
-	seq.EncodeXDR(e)
+	seq.EncodeXDR(&e)
 	e.Uint32(uint32(op))
-	args.EncodeXDR(e)
+	args.EncodeXDR(&e)
+	cred, size := callbackCred(&cb.Sec)
+	if cbFrame+size+e.Len() > int(cb.MaxRequest) {
+		return cbReply{answered: true, sequence: nfs4.ErrReqTooBig}, nil // as the client would
+	}
+	err = conn.Do(ctx, &rpc.Request{
+		Prog: cb.Program, Vers: cbVersion, Proc: cbProcCompound, Cred: cred, Size: e.Len(),
+		Args:   func(out *xdr.Encoder) { out.Raw(e.Bytes()) },
+		Result: r.decode,
+	})
+	return r, err
+}
+
+// callbackCred is the credential that the client asked for in csa_sec_parms,
+// and the length of its content in bytes.
+func callbackCred(p *nfs4.CallbackSecParms) (rpc.Cred, int) {
+	if p.Flavor != rpc.AuthSys {
+		return rpc.Cred{}, 0
+	}
+	return rpc.Cred{Flavor: rpc.AuthSys, Sys: rpc.SysCred{
+		Machine: string(p.Sys.MachineName), UID: p.Sys.UID, GID: p.Sys.GID, GIDs: p.Sys.GIDs,
+	}}, 5*4 + (len(p.Sys.MachineName)+3)&^3 + 4*len(p.Sys.GIDs)
 }
 
 // cbReply is what matters of a CB_COMPOUND's reply.
 type cbReply struct {
+	answered bool        // the client said what became of CB_SEQUENCE
 	sequence nfs4.Status // CB_SEQUENCE's
 	ran      bool        // CB_SEQUENCE was fine and the operation has a status
 	status   nfs4.Status
@@ -122,25 +156,26 @@ var errCallbackReply = errors.New("CB_COMPOUND reply makes no sense")
 func (r *cbReply) decode(d *xdr.Decoder) error {
 	var h nfs4.CBCompoundRes
 	h.DecodeXDR(d)
-	if d.Err() == nil && h.NumRes == 0 {
-		r.sequence = h.Status // refused before CB_SEQUENCE: a wrong minor version, say
-		return d.Err()
+	if d.Err() == nil && h.NumRes == 0 && h.Status != nfs4.OK {
+		r.answered, r.sequence = true, h.Status // refused before CB_SEQUENCE: a wrong minor version, say
+		return nil
 	}
 	op := nfs4.CBOpNum(d.Uint32())
-	r.sequence = nfs4.Status(d.Uint32())
-	if d.Err() != nil || op != nfs4.CBSequence {
+	sequence := nfs4.Status(d.Uint32())
+	if d.Err() != nil || h.NumRes == 0 || op != nfs4.CBSequence {
 		return errCallbackReply
 	}
-	if r.sequence != nfs4.OK {
+	r.answered, r.sequence = true, sequence
+	if sequence != nfs4.OK {
 		return nil
 	}
 	var seq nfs4.CBSequenceRes
 	seq.DecodeXDR(d)
 	d.Uint32() // the operation's number; CB_ILLEGAL if the client does not know it
 	r.status = nfs4.Status(d.Uint32())
-	r.ran = true
-	if d.Err() != nil {
+	if d.Err() != nil || h.NumRes != 2 {
 		return errCallbackReply
 	}
+	r.ran = true
 	return nil
 }

@@ -9,22 +9,42 @@ import (
 	"manifold/xdr/session"
 )
 
-// track remembers a connection that may be bound to a session, until it
-// closes. Callbacks find it by its number.
-func (s *Server) track(conn *rpc.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conns[conn.ID()] != nil {
-		return
+// linger is how long requests that a session admitted go on after their
+// connection closed.
+const linger = 10 * time.Second
+
+// link is a connection that may be bound to a session. ctx ends linger after
+// the connection does.
+type link struct {
+	conn *rpc.Conn
+	ctx  context.Context
+}
+
+// link returns the link of a connection, which callbacks find by its number
+// until it closes; nil if it has closed. mu is held, and while it is, a
+// connection that has a link may be bound to sessions: one that closes
+// meanwhile is unbound afterwards.
+func (s *Server) link(conn *rpc.Conn) *link {
+	if l := s.conns[conn.ID()]; l != nil {
+		return l
 	}
-	s.conns[conn.ID()] = conn
+	select {
+	case <-conn.Done():
+		return nil
+	default:
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &link{conn: conn, ctx: ctx}
+	s.conns[conn.ID()] = l
 	go func() {
 		<-conn.Done()
+		time.AfterFunc(linger, cancel)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.conns, conn.ID())
 		s.cfg.Sessions.ConnClosed(session.ConnID(conn.ID()))
 	}()
+	return l
 }
 
 // Expire drops the clients whose lease ran out, and returns how many there

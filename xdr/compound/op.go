@@ -26,7 +26,7 @@ const (
 	// SEQUENCE (BIND_CONN_TO_SESSION).
 	Alone
 	// ClearsStateid: sets a current filehandle, and so forgets the current
-	// stateid (RFC 8881 section 16.2.3.1.2).
+	// stateid, unless the operation sets a new one (RFC 8881 section 16.2.3.1.2).
 	ClearsStateid
 )
 
@@ -73,7 +73,8 @@ type errEncoder interface {
 	EncodeErr(*xdr.Encoder, nfs4.Status)
 }
 
-// Handle makes a Run of a function over decoded arguments and results.
+// Handle makes a Run of a function over decoded arguments and results, which
+// are the function's until it returns.
 func Handle[A, R any, PA decoder[A], PR encoder[R]](fn func(context.Context, *Call, *A, *R) nfs4.Status) Run {
 	return func(ctx context.Context, c *Call, d *xdr.Decoder, e *xdr.Encoder) nfs4.Status {
 		var a A

@@ -11,13 +11,16 @@ import (
 	"manifold/xdr/session"
 )
 
+// createBody is the most that CREATE_SESSION's result takes, in bytes.
+const createBody = 16 + 4 + 4 + 2*(7*4+4)
+
 // sessionOps are the rows that every role has.
 func (s *Server) sessionOps() Table {
 	const first = AllowedFirst
 	return Table{
 		nfs4.OpSequence:          {Name: "SEQUENCE", Flags: first, Minors: V41Up}, // runner.sequence
 		nfs4.OpExchangeID:        {Name: "EXCHANGE_ID", Flags: first, Minors: V41Up, Run: Handle(s.exchangeID)},
-		nfs4.OpCreateSession:     {Name: "CREATE_SESSION", Flags: first, Minors: V41Up, Run: Handle(s.createSession)},
+		nfs4.OpCreateSession:     {Name: "CREATE_SESSION", Flags: first | Modifies, Minors: V41Up, ReplyMax: createBody, Run: Handle(s.createSession)},
 		nfs4.OpDestroySession:    {Name: "DESTROY_SESSION", Flags: first, Minors: V41Up, Run: Args(s.destroySession)},
 		nfs4.OpDestroyClientID:   {Name: "DESTROY_CLIENTID", Flags: first, Minors: V41Up, Run: Args(s.destroyClientID)},
 		nfs4.OpBindConnToSession: {Name: "BIND_CONN_TO_SESSION", Flags: first | Alone, Minors: V41Up, Run: Handle(s.bindConn)},
@@ -69,20 +72,22 @@ func (s *Server) exchangeID(ctx context.Context, c *Call, a *nfs4.ExchangeIDArgs
 // createSession: RFC 8881 section 18.36. The client's record is durable before
 // the client is confirmed.
 func (s *Server) createSession(ctx context.Context, c *Call, a *nfs4.CreateSessionArgs, r *nfs4.CreateSessionRes) nfs4.Status {
-	s.track(c.rpcConn)
 	s.mu.Lock()
+	if s.link(c.rpcConn) == nil {
+		s.mu.Unlock()
+		return nfs4.ErrDelay // to nobody
+	}
 	plan := s.cfg.Sessions.PlanSession(c.Now, a, c.peer())
 	s.mu.Unlock()
+	*r = plan.Res
 	if plan.Status != nfs4.OK || plan.Replay {
-		*r = plan.Res
 		return plan.Status
 	}
-	if rec := plan.NeedsRecord; rec != nil {
+	defer s.abandon(&plan) // unless it is committed; a hook may panic
+	rec := plan.NeedsRecord
+	if rec != nil && s.cfg.Hooks.Confirm != nil {
 		var err error
-		if plan.MayReclaim, err = s.confirm(ctx, rec); err != nil {
-			s.mu.Lock()
-			s.cfg.Sessions.AbandonSession(&plan)
-			s.mu.Unlock()
+		if plan.MayReclaim, err = s.cfg.Hooks.Confirm(ctx, *rec); err != nil {
 			s.cfg.Log.Error("client record not kept, its session is refused", zap.Stringer("client", c.Remote), zap.Error(err))
 			return nfs4.ErrServerFault
 		}
@@ -94,19 +99,22 @@ func (s *Server) createSession(ctx context.Context, c *Call, a *nfs4.CreateSessi
 	}
 	s.mu.Unlock()
 	s.drop(ctx, dropped)
-	if rec := plan.NeedsRecord; rec != nil && status == nfs4.OK {
+	switch {
+	case rec == nil:
+	case status != nfs4.OK:
+		s.drop(ctx, rec.ID) // evicted meanwhile: its record must not stay
+	default:
 		s.cfg.Log.Info("client confirmed", zap.String("clientid", fmt.Sprintf("%#x", uint64(rec.ID))),
 			zap.ByteString("owner", rec.OwnerID), zap.String("impl", rec.ImplName), zap.Stringer("client", c.Remote))
 	}
-	*r = plan.Res
 	return status
 }
 
-func (s *Server) confirm(ctx context.Context, rec *session.ClientRecord) (mayReclaim bool, err error) {
-	if s.cfg.Hooks.Confirm == nil {
-		return false, nil
-	}
-	return s.cfg.Hooks.Confirm(ctx, *rec)
+// abandon gives a plan up if it was not carried out.
+func (s *Server) abandon(plan *session.CreatePlan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Sessions.AbandonSession(plan)
 }
 
 // drop tells the role that a client is gone.
@@ -148,9 +156,11 @@ func (s *Server) destroyClientID(ctx context.Context, c *Call, a *nfs4.DestroyCl
 
 // bindConn: RFC 8881 section 18.34.
 func (s *Server) bindConn(_ context.Context, c *Call, a *nfs4.BindConnToSessionArgs, r *nfs4.BindConnToSessionRes) (status nfs4.Status) {
-	s.track(c.rpcConn)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.link(c.rpcConn) == nil {
+		return nfs4.ErrDelay // to nobody
+	}
 	*r, status = s.cfg.Sessions.BindConn(a, session.ConnID(c.Conn))
 	return status
 }

@@ -12,6 +12,9 @@ type Request struct {
 	Conn  ConnID
 	Ops   int // operations, SEQUENCE included
 	Bytes int // size of the RPC call
+	// Reply is the size of the shortest RPC reply in which SEQUENCE succeeds
+	// and the next operation, if there is one, has a status. 0: not checked.
+	Reply int
 	// Fingerprint is a cheap hash over the principal and the request, without
 	// what may differ in a retry (XID). 0: unknown, never compared.
 	Fingerprint uint64
@@ -57,10 +60,10 @@ type Slot struct {
 // Sequence decides SEQUENCE (RFC 8881 section 18.46), binds the connection to
 // the session's fore channel, and renews the lease. Errors: NFS4ERR_BADSESSION,
 // NFS4ERR_DEADSESSION (being destroyed), NFS4ERR_TOO_MANY_OPS,
-// NFS4ERR_REQ_TOO_BIG, NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_DELAY
-// (the same request is running), NFS4ERR_SEQ_MISORDERED,
-// NFS4ERR_SEQ_FALSE_RETRY, NFS4ERR_RETRY_UNCACHED_REP. An error leaves slot
-// and lease as they are.
+// NFS4ERR_REQ_TOO_BIG, NFS4ERR_REP_TOO_BIG, NFS4ERR_REP_TOO_BIG_TO_CACHE,
+// NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_DELAY (the same request is
+// running), NFS4ERR_SEQ_MISORDERED, NFS4ERR_SEQ_FALSE_RETRY,
+// NFS4ERR_RETRY_UNCACHED_REP. An error leaves slot and lease as they are.
 func (t *Table) Sequence(now time.Time, a *nfs4.SequenceArgs, r Request) (v SeqVerdict) {
 	s := t.sessions[a.SessionID]
 	if s == nil {
@@ -112,6 +115,10 @@ func (s *session) accepts(a *nfs4.SequenceArgs, r Request) nfs4.Status {
 		return nfs4.ErrTooManyOps
 	case uint64(r.Bytes) > uint64(s.fore.MaxRequestSize):
 		return nfs4.ErrReqTooBig
+	case uint64(r.Reply) > uint64(s.fore.MaxResponseSize):
+		return nfs4.ErrRepTooBig
+	case a.CacheThis && uint64(r.Reply) > uint64(s.cached):
+		return nfs4.ErrRepTooBigToCache
 	case a.SlotID >= slots:
 		return nfs4.ErrBadSlot
 	case a.HighestSlotID >= slots:

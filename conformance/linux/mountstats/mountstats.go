@@ -77,7 +77,7 @@ func Parse(text string) ([]Mount, error) {
 			}
 			continue
 		}
-		if m == nil {
+		if m == nil || line == "" {
 			continue
 		}
 		key, rest, _ := strings.Cut(line, ":")
@@ -119,8 +119,11 @@ func (m *Mount) take(key, rest string, inOps bool) error {
 		return err
 	case inOps:
 		n, err := numbers(rest)
-		if err != nil || len(n) < 8 {
-			return fmt.Errorf("%d counters: %w", len(n), err)
+		if err != nil {
+			return err
+		}
+		if len(n) < 8 {
+			return fmt.Errorf("%d counters, want 8 or more", len(n))
 		}
 		row := OpRow{Count: n[0], Sends: n[1]}
 		if len(n) > 8 {

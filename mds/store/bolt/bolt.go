@@ -39,14 +39,17 @@ const bucketName = "m"
 // store.ErrInUse, store.ErrNoSpace, or what the file system or bbolt has to say
 // of the file.
 func Open(path string, cfg Config) (store.Store, error) {
-	b, err := open(path, cfg)
+	b, err := open(path, cfg, os.OpenFile)
 	if err != nil {
 		return nil, fmt.Errorf("metadata store %s: %w", path, err)
 	}
 	return store.NewGroup(b), nil
 }
 
-func open(path string, cfg Config) (*backend, error) {
+// openFunc is os.OpenFile, or a test's.
+type openFunc func(path string, flag int, mode fs.FileMode) (*os.File, error)
+
+func open(path string, cfg Config, openFile openFunc) (*backend, error) {
 	if cfg.LockTimeout <= 0 {
 		cfg.LockTimeout = time.Second
 	}
@@ -61,6 +64,7 @@ func open(path string, cfg Config) (*backend, error) {
 		MaxSize:         cfg.MaxSize,
 		NoSync:          cfg.Volatile,
 		NoGrowSync:      cfg.Volatile,
+		OpenFile:        openFile,
 	})
 	if errors.Is(err, berrors.ErrTimeout) {
 		return nil, store.ErrInUse

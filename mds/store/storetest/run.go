@@ -25,6 +25,7 @@ func Run(t *testing.T, fresh func(t *testing.T) (open func() (store.Store, error
 		{"Abort", testAbort},
 		{"ScanOverlay", testScanOverlay},
 		{"ScanStops", testScanStops},
+		{"ScanStorm", testScanStorm},
 		{"ReadOnly", testReadOnly},
 		{"Snapshot", testSnapshot},
 		{"Cancelled", testCancelled},
@@ -237,47 +238,66 @@ func testScanOverlay(t *testing.T, open func() (store.Store, error)) {
 func testScanStops(t *testing.T, open func() (store.Store, error)) {
 	s := start(t, open)
 	put(t, s, "a", "1", "c", "1", "e", "1")
-	stop := errors.New("stop")
-	check := func(tx store.Tx) {
-		for at := range 5 {
-			for _, end := range []error{nil, stop} {
-				n := 0
-				err := tx.Scan(nil, nil, func(_, _ []byte) (bool, error) {
-					n++
-					return n <= at || end != nil && n < at+1, orNil(end, n > at)
-				})
-				keys := 5
-				if _, isView := list(tx, "b", "c"); isView != nil {
-					t.Error(isView)
-				}
-				if got, _ := list(tx, "b", "c"); got == "" {
-					keys = 3
-				}
-				if want := min(at+1, keys); n != want {
-					t.Errorf("stop at %d: called %d times, want %d", at, n, want)
-				}
-				if at < keys && !errors.Is(err, end) || at >= keys && err != nil {
-					t.Errorf("stop at %d: %v, want %v", at, err, end)
-				}
-			}
-		}
-	}
-	err := s.View(ctx, func(tx store.Tx) error { check(tx); return nil })
+	err := s.View(ctx, func(tx store.Tx) error { scanStops(t, tx, 3); return nil })
 	if err != nil {
 		t.Error(err)
 	}
 	update(t, s, func(tx store.Tx) error {
 		err := putAll(tx, "b", "2", "d", "2")
-		check(tx)
+		scanStops(t, tx, 5)
 		return err
 	})
 }
 
-func orNil(err error, cond bool) error {
-	if cond {
-		return err
+// scanStops ends a Scan at each of so many keys, with an error and without.
+func scanStops(t *testing.T, tx store.Tx, keys int) {
+	t.Helper()
+	for at := range keys {
+		for _, end := range []error{nil, errors.New("end")} {
+			n := 0
+			err := tx.Scan(nil, nil, func(_, _ []byte) (bool, error) {
+				if n++; n <= at {
+					return true, nil
+				}
+				return end != nil, end // an error ends it, whatever else fn says
+			})
+			if n != at+1 || !errors.Is(err, end) {
+				t.Errorf("to stop at %d: called %d times, %v, want %v", at, n, err, end)
+			}
+		}
 	}
-	return nil
+}
+
+// testScanStorm: Updates scan what others have just written, while that is on
+// its way to the medium. Each worker always finds all of its own rows.
+func testScanStorm(t *testing.T, open func() (store.Store, error)) {
+	const workers, rounds = 8, 40
+	s := start(t, open)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range rounds {
+				mine, all := 0, 0
+				err := s.Update(ctx, func(tx store.Tx) error {
+					mine, all = 0, 0
+					if err := tx.Put(fmt.Appendf(nil, "%03d-%d", i, w), nil); err != nil {
+						return err
+					}
+					return tx.Scan(nil, nil, func(k, _ []byte) (bool, error) {
+						if int(k[len(k)-1]-'0') == w {
+							mine++
+						}
+						all++
+						return true, nil
+					})
+				})
+				if err != nil || mine != i+1 || all < mine {
+					t.Errorf("worker %d: found %d of %d, %v", w, mine, i+1, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func testReadOnly(t *testing.T, open func() (store.Store, error)) {

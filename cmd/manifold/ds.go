@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"manifold/cmd/internal/boot"
+	"manifold/ds"
+)
+
+// dsStopTime is how long a stopping data server goes on with calls under way.
+const dsStopTime = 5 * time.Second
+
+// dsFlags are a data server's flags.
+type dsFlags struct {
+	boot.Options
+	cfg       ds.Config
+	tokenFile string
+}
+
+func dsCommand() *cobra.Command {
+	f := &dsFlags{}
+	cmd := &cobra.Command{
+		Use:   "ds --data DIR --listen HOST:PORT --mds HOST:PORT --token-file FILE",
+		Short: "Run a data server",
+		Long: `Run a data server. It joins the metadata server at --mds (its --control
+address) with the token in --token-file, a copy of the metadata server's
+join.token, and serves clients at --listen.` + settingsHelp,
+		Args: cobra.NoArgs,
+		RunE: action(func(cmd *cobra.Command, _ []string) error {
+			if err := boot.Load(cmd.Flags()); err != nil {
+				return err
+			}
+			if err := require(cmd.Flags(), "data", "listen", "mds", "token-file"); err != nil {
+				return err
+			}
+			if err := f.finish(); err != nil {
+				return err
+			}
+			return serve(&f.Options, f.run)
+		}),
+	}
+	fs := cmd.Flags()
+	f.Options.Register(fs)
+	fs.StringVar(&f.cfg.Data, "data", "", "`DIR` of the objects, on ext4 or XFS; made if missing")
+	fs.StringSliceVar(&f.cfg.Listen, "listen", nil, "`HOST:PORT` for clients; may be given several times")
+	fs.StringSliceVar(&f.cfg.Advertise, "advertise", nil, "`HOST:PORT` that clients are told (default: those of --listen)")
+	fs.StringVar(&f.cfg.MDS, "mds", "", "`HOST:PORT`: the metadata server's --control")
+	fs.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the join token")
+	fs.StringVar(&f.cfg.Name, "id", "", "`NAME` of the data server, one of its own (default: the data folder's)")
+	return cmd
+}
+
+// finish completes the flags once they are loaded.
+func (f *dsFlags) finish() error {
+	b, err := os.ReadFile(f.tokenFile)
+	if err != nil {
+		return fmt.Errorf("--token-file: %w", err)
+	}
+	f.cfg.Token = strings.TrimSpace(string(b))
+	if f.cfg.Token == "" {
+		return boot.Usage("--token-file: %s is empty", f.tokenFile)
+	}
+	if err := f.cfg.Validate(); err != nil {
+		return boot.Usage("%v", err)
+	}
+	return nil
+}
+
+// dsSurround connects a data server's configuration to its surroundings.
+func dsSurround(cfg *ds.Config, app *boot.App) {
+	cfg.Version = buildInfo().Version
+	cfg.Log = app.Log.Named("ds")
+	cfg.Operations, cfg.Connections = app.Metrics.Operations(boot.RoleDS), app.Metrics.Connections(boot.RoleDS)
+}
+
+// run is the data server's life.
+func (f *dsFlags) run(ctx context.Context, app *boot.App) error {
+	dsSurround(&f.cfg, app)
+	srv, err := ds.New(f.cfg)
+	if err != nil {
+		return boot.Explain(err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	runDS(ctx, g, srv, ctx.Done(), app.Log)
+	g.Go(func() error {
+		select {
+		case <-srv.Ready():
+			app.SetReady(true)
+		case <-ctx.Done():
+		}
+		return nil
+	})
+	err = g.Wait()
+	app.SetReady(false)
+	return err
+}
+
+// runDS runs srv in g until stop is closed, and then lets it finish its calls.
+func runDS(ctx context.Context, g *errgroup.Group, srv *ds.Server, stop <-chan struct{}, log *zap.Logger) {
+	ended := make(chan struct{})
+	g.Go(func() error {
+		defer close(ended)
+		return srv.Run(context.WithoutCancel(ctx))
+	})
+	g.Go(func() error {
+		select {
+		case <-stop:
+		case <-ended:
+			return nil
+		}
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), dsStopTime)
+		defer cancel()
+		if err := srv.Shutdown(late); err != nil {
+			log.Warn("data server stopped with calls cut off", zap.Error(err))
+		}
+		return nil
+	})
+}

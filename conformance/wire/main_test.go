@@ -1,0 +1,53 @@
+package wire_test
+
+import (
+	"os"
+	"sync"
+	"testing"
+)
+
+// common is the cluster of the tests that leave the servers alone. It lives as
+// long as the test process.
+var common = struct {
+	once sync.Once
+	c    *cluster
+	tb   commonTB
+}{}
+
+// commonTB is a testing.TB that outlives single tests.
+type commonTB struct {
+	testing.TB
+	cleanups []func()
+	dir      string
+}
+
+func (tb *commonTB) Cleanup(f func()) { tb.cleanups = append(tb.cleanups, f) }
+func (tb *commonTB) TempDir() string  { return tb.dir }
+
+// shared is a cluster of four data servers that other tests use as well.
+func shared(t *testing.T) *cluster {
+	t.Helper()
+	common.once.Do(func() {
+		var err error
+		if common.tb.dir, err = os.MkdirTemp("", "wire"); err != nil {
+			t.Fatal(err)
+		}
+		common.tb.TB = t
+		common.c = newCluster(&common.tb, 4)
+	})
+	if common.c == nil {
+		t.Fatal("no cluster")
+	}
+	return common.c
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for i := len(common.tb.cleanups) - 1; i >= 0; i-- {
+		common.tb.cleanups[i]()
+	}
+	if common.tb.dir != "" {
+		os.RemoveAll(common.tb.dir)
+	}
+	os.Exit(code)
+}
