@@ -26,7 +26,7 @@ func (o orders) Usage() control.Usage {
 	}
 	n := o.s.ops.Counters()
 	return control.Usage{
-		CapacityBytes: room.Capacity, UsedBytes: room.Used, FreeBytes: room.Free, Files: room.Files,
+		CapacityBytes: room.Capacity, UsedBytes: room.Used, FreeBytes: room.Free, Files: room.Files, Disk: room.Disk,
 		ReadBytes: n.ReadBytes, WrittenBytes: n.WrittenBytes,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"manifold/ds/fence"
 	"manifold/ds/internal/dstest"
 	"manifold/layout"
 	"manifold/layout/control"
@@ -99,13 +100,17 @@ func TestFenceWaits(t *testing.T) {
 	m := newMetadata(t, "")
 	r := startReady(t, m, t.TempDir())
 	read, answer := reading(t, m, dstest.Dial(t, r.addr, "client"))
+	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	err := r.fences.change(short, func(t *fence.Table) (bool, error) { return t.FenceClient(testClient), nil })
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a fence beside a READ that it is to stop: %v", err)
+	}
+	// It stands, but is not acknowledged, also when it is asked for again.
 	acked := make(chan control.Ack, 1)
 	go func() { acked <- m.do(t, control.Command{Kind: control.FenceClient, Client: testClient}) }()
-	// The fence is there when another connection is refused; the READ goes on.
-	other := dstest.Dial(t, r.addr, "other")
-	for s := nfs4.OK; s == nfs4.OK; {
-		_, s = other.Commit(t, m.fh(testClient, 1))
-	}
+	_, s := dstest.Dial(t, r.addr, "other").Commit(t, m.fh(testClient, 1))
+	wantStatus(t, "COMMIT of the fenced client", s, nfs4.ErrPNFSNoLayout)
 	select {
 	case ack := <-acked:
 		t.Errorf("fence acknowledged (%v) while a READ that it is to stop goes on", ack.Status)
@@ -156,6 +161,9 @@ func TestStartServingAfterShutdown(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.startServing()
+	if s.nfs != nil {
+		t.Error("it serves")
+	}
 	wantRefused(t, s.Addrs()[0].String())
 	if err := s.Run(t.Context()); err != nil {
 		t.Errorf("Run after Shutdown: %v", err)

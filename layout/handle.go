@@ -50,7 +50,7 @@ type Handle struct {
 // of them in a layout body of 4,096 bytes, the most that Linux takes.
 const (
 	dsHandleSize  = 48
-	MdsHandleSize = 32
+	mdsHandleSize = 32
 )
 
 // The first byte of a filehandle: its role and the version of its form.
@@ -103,11 +103,11 @@ func (k *Keyring) OpenDS(fh nfs4.FH) (Capability, nfs4.Status) {
 	}, nfs4.OK
 }
 
-// SealMDS returns the filehandle (MdsHandleSize bytes) that says h. The same h
+// SealMDS returns the filehandle (mdsHandleSize bytes) that says h. The same h
 // and key give the same bytes, but a new current key gives other bytes for the
 // same inode: compare inodes, not filehandles.
 func (k *Keyring) SealMDS(h Handle) nfs4.FH {
-	fh := make(nfs4.FH, MdsHandleSize)
+	fh := make(nfs4.FH, mdsHandleSize)
 	k.putHead(fh, tagMDS, 0, h.Volume, h.Inode, h.Gen)
 	k.sign(fh, mdsBody)
 	return fh
@@ -116,7 +116,7 @@ func (k *Keyring) SealMDS(h Handle) nfs4.FH {
 // OpenMDS returns what fh says if it is a metadata server's filehandle that a
 // key of k signed. Its errors are those of OpenDS.
 func (k *Keyring) OpenMDS(fh nfs4.FH) (Handle, nfs4.Status) {
-	if len(fh) != MdsHandleSize || fh[0] != tagMDS || fh[2] != 0 || fh[3] != 0 {
+	if len(fh) != mdsHandleSize || fh[0] != tagMDS || fh[2] != 0 || fh[3] != 0 {
 		return Handle{}, nfs4.ErrBadHandle
 	}
 	if !k.verify(fh, mdsBody) {

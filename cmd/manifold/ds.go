@@ -25,8 +25,10 @@ type dsFlags struct {
 	tokenFile string
 }
 
-func dsCommand() *cobra.Command {
-	f := &dsFlags{}
+func dsCommand() *cobra.Command { return dsCommandOf(&dsFlags{}) }
+
+// dsCommandOf makes the command that fills f in.
+func dsCommandOf(f *dsFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ds --data DIR --listen HOST:PORT --mds HOST:PORT --token-file FILE",
 		Short: "Run a data server",

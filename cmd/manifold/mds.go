@@ -55,8 +55,10 @@ func mdsOptions(app *boot.App) mds.Options {
 	}
 }
 
-func mdsCommand() *cobra.Command {
-	f := &mdsFlags{}
+func mdsCommand() *cobra.Command { return mdsCommandOf(&mdsFlags{}) }
+
+// mdsCommandOf makes the command that fills f in.
+func mdsCommandOf(f *mdsFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mds --data DIR --listen HOST:PORT --control HOST:PORT",
 		Short: "Run a metadata server",

@@ -36,8 +36,10 @@ type upFlags struct {
 	say         func(format string, args ...any) // to standard output
 }
 
-func upCommand() *cobra.Command {
-	u := &upFlags{}
+func upCommand() *cobra.Command { return upCommandOf(&upFlags{}) }
+
+// upCommandOf makes the command that fills u in.
+func upCommandOf(u *upFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run everything on this machine: a metadata server and data servers in one process",

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"fmt"
 	"os"
 	"sync"
 	"testing"
@@ -19,10 +20,18 @@ type commonTB struct {
 	testing.TB
 	cleanups []func()
 	dir      string
+	failed   bool
 }
 
 func (tb *commonTB) Cleanup(f func()) { tb.cleanups = append(tb.cleanups, f) }
 func (tb *commonTB) TempDir() string  { return tb.dir }
+func (tb *commonTB) Helper()          {}
+
+// Errorf is for what goes wrong when the tests are over.
+func (tb *commonTB) Errorf(format string, args ...any) {
+	tb.failed = true
+	fmt.Fprintf(os.Stderr, format+"\n", args...)
+}
 
 // shared is a cluster of four data servers that other tests use as well.
 func shared(t *testing.T) *cluster {
@@ -45,6 +54,9 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	for i := len(common.tb.cleanups) - 1; i >= 0; i-- {
 		common.tb.cleanups[i]()
+	}
+	if common.tb.failed {
+		code = 1
 	}
 	if common.tb.dir != "" {
 		os.RemoveAll(common.tb.dir)

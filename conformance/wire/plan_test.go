@@ -218,3 +218,5 @@ func pattern(seed byte, n int) []byte {
 	}
 	return b
 }
+
+func isStatus(err error, s nfs4.Status) bool { return errors.Is(err, s) }

@@ -10,10 +10,13 @@ package wire_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -244,4 +247,37 @@ func eventually(t testing.TB, what string, f func() error) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+type mdsConfig = mds.Config
+
+// admDS is how an administrator names a data server by number.
+func admDS(id uint32) string { return strconv.FormatUint(uint64(id), 10) }
+
+// objects counts the object files of all data servers.
+func (c *cluster) objects() (n int) {
+	c.t.Helper()
+	for _, m := range c.ds {
+		n += len(m.objects())
+	}
+	return n
+}
+
+// objects returns the sizes of n's object files by path.
+func (n *node) objects() map[string]int64 {
+	n.c.t.Helper()
+	sizes := map[string]int64{}
+	err := filepath.WalkDir(filepath.Join(n.folder(), "objects"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		if i, err := d.Info(); err == nil {
+			sizes[path] = i.Size()
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		n.c.t.Fatal(err)
+	}
+	return sizes
 }

@@ -99,7 +99,7 @@ func (d *disk) Verifier() [8]byte {
 	return v
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	log := zaptest.NewLogger(t)
 	fs, err := osfs.Open(osfs.Config{Root: t.TempDir(), Log: log})

@@ -33,6 +33,7 @@ func (o *Ops) read(ctx context.Context, c *compound.Call, d *xdr.Decoder, e *xdr
 	if status != nfs4.OK {
 		return status
 	}
+	c.Grow(readReply + count + 3) // 3: padding
 	start := e.Len()
 	e.Bool(false)
 	e.Uint32(0)

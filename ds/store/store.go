@@ -72,6 +72,9 @@ type Usage struct {
 	// Files how many there are. A store that was just opened may still be
 	// counting; both then grow to the truth.
 	Used, Files uint64
+	// Disk names the file system that the store lies on, so that stores which
+	// share one are not counted twice; "" if it cannot be told.
+	Disk string
 }
 
 // Errors of a Store.

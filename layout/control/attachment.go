@@ -24,7 +24,7 @@ type stream = grpc.BidiStreamingServer[pb.FromDS, pb.ToDS]
 // attachment is one attached data server. The goroutine that runs Attach owns
 // it; others come in through its channels.
 type attachment struct {
-	ds    layout.DSID
+	ds    layout.DSID // once it is registered; others read it under Server.mu
 	hello Hello
 	from  string
 	heard atomic.Int64 // when something came in last, UnixNano
@@ -73,15 +73,17 @@ func (s *Server) Attach(st stream) error {
 		ending: make(chan struct{}), done: make(chan struct{}),
 	}
 	a.heard.Store(time.Now().UnixNano())
-	if a.ds, err = s.cfg.MDS.Register(st.Context(), hello); err != nil {
-		return status.Errorf(codes.Unavailable, "not registered: %v", err)
-	}
-	keys, err := s.enter(st.Context(), a)
-	if err != nil {
-		s.cfg.Log.Warn("data server refused", zap.Uint32("ds", uint32(a.ds)), zap.String("from", a.from), zap.Error(err))
+	if err := s.enter(st.Context(), a); err != nil {
+		s.cfg.Log.Warn("data server refused", zap.String("name", hello.Name), zap.String("from", a.from), zap.Error(err))
 		return err
 	}
 	defer s.leave(a)
+	// Not before it has entered: a copied folder must not change the record.
+	ds, err := s.cfg.MDS.Register(st.Context(), hello)
+	if err != nil {
+		return status.Errorf(codes.Unavailable, "not registered: %v", err)
+	}
+	keys := s.name(a, ds)
 	welcome := welcomeToPB(Welcome{DS: a.ds, Cluster: s.cfg.Cluster, Keys: keys, Lease: s.cfg.Lease})
 	err = st.Send(&pb.ToDS{Msg: &pb.ToDS_Welcome{Welcome: welcome}})
 	if err == nil {
@@ -114,35 +116,48 @@ func (s *Server) admit(m *pb.Hello) (Hello, error) {
 	return h, nil
 }
 
-// enter makes a the attachment of its data server, in place of an earlier one
-// if that may be replaced, and returns the keys to welcome it with.
-func (s *Server) enter(ctx context.Context, a *attachment) (*layout.Keyring, error) {
+// enter makes a the one attachment of its uuid, in place of an earlier one if
+// that may be replaced.
+func (s *Server) enter(ctx context.Context, a *attachment) error {
 	for {
 		s.mu.Lock()
-		old := s.attached[a.ds]
+		old := s.entered[a.hello.UUID]
 		if old == nil {
-			s.attached[a.ds] = a
-			defer s.mu.Unlock()
-			return s.keys, nil
+			s.entered[a.hello.UUID] = a
+			s.mu.Unlock()
+			return nil
 		}
+		ds := old.ds
 		s.mu.Unlock()
 		silent := time.Since(time.Unix(0, old.heard.Load()))
 		if old.hello.Instance != a.hello.Instance && silent < s.cfg.DeadAfter {
-			return nil, status.Errorf(codes.AlreadyExists,
-				"data server %d (%s) is attached from %s: was its data folder copied?", a.ds, old.hello.Name, old.from)
+			return status.Errorf(codes.AlreadyExists,
+				"data server %d (%s) is attached from %s: was its data folder copied?", ds, old.hello.Name, old.from)
 		}
 		old.end(errReplaced)
 		select {
 		case <-old.done:
 		case <-ctx.Done():
-			return nil, status.FromContextError(ctx.Err()).Err()
+			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
 }
 
+// name makes a known by its number, and returns the keys to welcome it with.
+func (s *Server) name(a *attachment, ds layout.DSID) *layout.Keyring {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a.ds = ds
+	s.attached[ds] = a
+	return s.keys
+}
+
 func (s *Server) leave(a *attachment) {
 	s.mu.Lock()
-	delete(s.attached, a.ds)
+	delete(s.entered, a.hello.UUID)
+	if s.attached[a.ds] == a {
+		delete(s.attached, a.ds)
+	}
 	s.mu.Unlock()
 	a.fail()
 	close(a.done)

@@ -74,6 +74,9 @@ type Usage struct {
 	CapacityBytes, UsedBytes, FreeBytes uint64
 	Files                               uint64
 	ReadBytes, WrittenBytes             uint64
+	// Disk names the file system that capacity and free are of, at most 64
+	// bytes: data servers with the same Disk share both. "" is nobody else's.
+	Disk string
 }
 
 // Welcome is what a data server learns when it attaches.
@@ -137,9 +140,9 @@ type Ack struct {
 	Size   uint64
 }
 
-// MDS is what a Server needs from its metadata server. For one data server the
-// calls come one at a time; for several, at the same time. None but Register
-// and FileSize may block.
+// MDS is what a Server needs from its metadata server. For one data server
+// Register, Attached, Heartbeat and Detached come one at a time; for several, at
+// the same time. None but Register and FileSize may block.
 type MDS interface {
 	// Register returns the number of the data server that h.UUID names. The
 	// first time it gives it one, durably, and never the same to another; later

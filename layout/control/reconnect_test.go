@@ -95,6 +95,11 @@ func TestRegisterFails(t *testing.T) {
 // TestSameUUID attaches a second process and then a second connection.
 func TestSameUUID(t *testing.T) {
 	m, first, second := newMDS(), newDS(), newDS()
+	registered := make(chan Hello, 100)
+	m.registerErr = func(h Hello) error {
+		registered <- h
+		return nil
+	}
 	_, addr, _ := serve(t, m, "127.0.0.1:0", 0)
 	_, _, stop := attach(t, AgentConfig{Target: addr, Hello: testHello(1), DS: first})
 	await(t, "attach", m.attached)
@@ -105,6 +110,10 @@ func TestSameUUID(t *testing.T) {
 	_ = st.Send(helloMessage(other))
 	if _, err := st.Recv(); err == nil || !strings.Contains(err.Error(), "data server 1 (dsb) is attached from 127.0.0.1:") {
 		t.Errorf("a copied folder: %v", err)
+	}
+
+	if len(registered) != 1 {
+		t.Error("the copied folder was registered")
 	}
 
 	// The same process again: the first connection ends, and its Agent comes

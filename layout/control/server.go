@@ -57,6 +57,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	keys     *layout.Keyring
+	entered  map[[16]byte]*attachment // by uuid, from its hello on
 	attached map[layout.DSID]*attachment
 }
 
@@ -79,7 +80,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	}
 	return &Server{
 		cfg: cfg, token: sha256.Sum256([]byte(cfg.Token)), keys: cfg.Keys,
-		attached: map[layout.DSID]*attachment{},
+		entered: map[[16]byte]*attachment{}, attached: map[layout.DSID]*attachment{},
 	}, nil
 }
 

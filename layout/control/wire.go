@@ -80,7 +80,7 @@ func put16(to *[16]byte, from []byte) bool {
 func usageToPB(u Usage) *pb.Usage {
 	return &pb.Usage{
 		CapacityBytes: u.CapacityBytes, UsedBytes: u.UsedBytes, FreeBytes: u.FreeBytes,
-		Files: u.Files, ReadBytes: u.ReadBytes, WrittenBytes: u.WrittenBytes,
+		Files: u.Files, ReadBytes: u.ReadBytes, WrittenBytes: u.WrittenBytes, Disk: u.Disk,
 	}
 }
 
@@ -88,6 +88,7 @@ func usageFromPB(m *pb.Usage) Usage {
 	return Usage{
 		CapacityBytes: m.GetCapacityBytes(), UsedBytes: m.GetUsedBytes(), FreeBytes: m.GetFreeBytes(),
 		Files: m.GetFiles(), ReadBytes: m.GetReadBytes(), WrittenBytes: m.GetWrittenBytes(),
+		Disk: m.GetDisk()[:min(len(m.GetDisk()), maxName)],
 	}
 }
 

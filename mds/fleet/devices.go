@@ -90,15 +90,20 @@ func paths(addrs []string, local netip.Addr) ([]layout.Address, error) {
 type Space struct{ Total, Free, Avail uint64 }
 
 // Space returns what statfs shows: the data servers' sum, those that are down
-// as they were last heard of.
+// as they were last heard of. A disk that several of them share counts once.
 func (f *Fleet) Space() Space {
 	var s Space
+	seen := map[string]bool{}
 	for _, i := range f.List() {
-		if i.State != Removed {
-			s.Total += i.Usage.CapacityBytes
-			s.Free += i.Usage.FreeBytes
-			s.Avail += i.Usage.FreeBytes
+		if i.State == Removed || seen[i.Usage.Disk] {
+			continue
 		}
+		if i.Usage.Disk != "" {
+			seen[i.Usage.Disk] = true
+		}
+		s.Total += i.Usage.CapacityBytes
+		s.Free += i.Usage.FreeBytes
+		s.Avail += i.Usage.FreeBytes
 	}
 	return s
 }

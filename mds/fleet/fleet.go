@@ -117,7 +117,7 @@ func (f *Fleet) Register(ctx context.Context, h control.Hello) (layout.DSID, err
 		rec.Addresses = append(rec.Addresses, a.AddrPort.String())
 	}
 	f.mu.Lock()
-	next, known := layout.DSID(1), (*member)(nil)
+	next, known, same := layout.DSID(1), (*member)(nil), false
 	for id, m := range f.members {
 		next = max(next, id+1)
 		if m.rec.UUID == h.UUID {
@@ -133,15 +133,21 @@ func (f *Fleet) Register(ctx context.Context, h control.Hello) (layout.DSID, err
 		f.members[next] = &member{rec: rec}
 	} else {
 		rec.Number, rec.Draining, rec.Removed = known.rec.Number, known.rec.Draining, known.rec.Removed
+		same = known.rec.Name == rec.Name && slices.Equal(known.rec.Addresses, rec.Addresses)
 	}
 	f.mu.Unlock()
 	if rec.Removed {
 		return 0, errRemoved
 	}
-	if known != nil && known.rec.Name == rec.Name && slices.Equal(known.rec.Addresses, rec.Addresses) {
+	if same {
 		return rec.Number, nil
 	}
 	err := f.keep(ctx, rec)
+	if err != nil && known == nil {
+		f.mu.Lock()
+		delete(f.members, rec.Number) // nobody has heard of it
+		f.mu.Unlock()
+	}
 	if err == nil && known != nil {
 		f.log.Info("data server has other addresses", zap.String("name", rec.Name), zap.Strings("addresses", rec.Addresses))
 		if f.Moved != nil {

@@ -117,12 +117,15 @@ func (o *Ops) drop(_ context.Context, id nfs4.ClientID) {
 				return // the server stops; the rows are durable
 			}
 		}
-		o.learnGrown(ctx, e.Grown)
+		for _, ino := range e.Grown {
+			o.unsure.add(ino)
+		}
 		o.mu.Lock()
 		gone := o.State.Forget(id)
 		o.wake()
 		o.mu.Unlock()
 		o.idle(gone.Idle)
+		o.learnGrown(ctx, e.Grown)
 	})
 }
 
@@ -130,20 +133,26 @@ func (o *Ops) drop(_ context.Context, id nfs4.ClientID) {
 // did not commit. The client is fenced: they do not grow any more.
 func (o *Ops) learnGrown(ctx context.Context, files []uint64) {
 	var handles []layout.Handle
-	s := o.view(ctx, func(tx store.Tx) error {
+	for o.view(ctx, func(tx store.Tx) error {
+		handles = handles[:0]
 		for _, ino := range files {
 			in, err := o.Volume.GetID(tx, ino)
-			if err == nil {
+			switch {
+			case err == nil:
 				handles = append(handles, o.Volume.Handle(in))
-			} else if ns.StatusOf(err) != nfs4.ErrStale {
+			case ns.StatusOf(err) == nfs4.ErrStale:
+				o.unsure.drop(ino)
+			default:
 				return err
 			}
 		}
 		return nil
-	})
-	if s == nfs4.OK {
-		o.learnAll(ctx, handles)
+	}) != nfs4.OK {
+		if !o.pause(ctx) {
+			return
+		}
 	}
+	o.learnAll(ctx, handles)
 }
 
 // graceGate refuses what must wait until grace is over: a file that goes now
@@ -215,6 +224,7 @@ func (o *Ops) endGrace(ctx context.Context, lost int) {
 		o.Log.Error("orphans not scanned", zap.Error(err))
 	}
 	for _, ino := range orphans {
+		o.orphans.add(ino)
 		o.free(ctx, ino)
 	}
 }

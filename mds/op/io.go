@@ -77,7 +77,7 @@ func (o *Ops) read(ctx context.Context, c *compound.Call, d *xdr.Decoder, e *xdr
 	}
 	n := uint64(0)
 	if a.Offset < in.Size {
-		n = min(uint64(a.Count), in.Size-a.Offset, MaxIO, uint64(max(c.Room()-readFrame, 0)))
+		n = min(uint64(a.Count), in.Size-a.Offset, MaxIO, uint64(max(c.Room()-readFrame, 0)&^3)) // the padding takes room too
 		if n == 0 && a.Count > 0 {
 			return nfs4.ErrRepTooBig
 		}

@@ -38,8 +38,10 @@ func (o *Ops) layoutget(ctx context.Context, c *compound.Call, a *nfs4.LayoutGet
 		Client: c.Client, File: in.ID, Stateid: a.Stateid, IOMode: a.IOMode, ReturnOnClose: true,
 	}
 	if in.Layout.DS == nil || a.IOMode == nfs4.IOModeRW {
-		if in, s = o.prepare(ctx, in, a.IOMode); s == nfs4.ErrNoSpc || s == nfs4.ErrDelay {
-			return nfs4.ErrLayoutTryLater // the client comes by READ or WRITE, and is told why there
+		if in, s = o.prepare(ctx, in, a.IOMode); s == nfs4.ErrNoSpc {
+			return nfs4.ErrLayoutUnavailable // the client comes by WRITE at once, and is told why there
+		} else if s == nfs4.ErrDelay {
+			return nfs4.ErrLayoutTryLater
 		} else if s != nfs4.OK {
 			return s
 		}

@@ -18,6 +18,8 @@ import (
 // restart, or when such a client dies, the data servers are asked. A mark is
 // made before the layout is given, in the transaction that creates the file
 // where there is one; it is taken back lazily, many in one transaction.
+//
+// The type serves any set of inode numbers.
 type marks struct {
 	mu sync.Mutex
 	m  map[uint64]bool
@@ -125,9 +127,18 @@ func (o *Ops) sweepMarks(ctx context.Context) {
 }
 
 // mayGrow says whether a client may still write to the file by itself.
+// During grace clients from before the restart may, by layouts that nobody here
+// knows of; and a size that is still to be learned needs the mark, in case the
+// server stops before that.
 func (o *Ops) mayGrow(ino uint64) bool {
+	if o.unsure.has(ino) {
+		return true
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if active, _, _ := o.State.Grace(o.Now()); active {
+		return true
+	}
 	if o.State.Opens(ino) > 0 {
 		return true
 	}

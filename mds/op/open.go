@@ -99,7 +99,9 @@ func (o *Ops) openCreate(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs
 		if made, err = o.Volume.Create(tx, c.Now, cred(c), here(c), a.Claim.Name, &node); err != nil {
 			return err
 		}
-		if made.New && op.req.Access&nfs4.ShareAccessWrite != 0 {
+		// An exclusive create that is sent again finds its file placed, and
+		// perhaps with data.
+		if made.New && op.req.Access&nfs4.ShareAccessWrite != 0 && len(made.Inode.Layout.DS) == 0 {
 			return o.placeNew(tx, made.Inode)
 		}
 		return nil
@@ -161,14 +163,9 @@ func (o *Ops) openInode(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, 
 		return s
 	}
 	op.req.File = op.in.ID
-	if op.cut {
-		if s := o.recallOthers(ctx, op.in.ID, c.Client); s != nfs4.OK {
-			return s
-		}
-	}
-	unlock, err := o.files.lock(ctx, op.in.ID)
-	if err != nil {
-		return nfs4.ErrDelay
+	unlock, s := o.lockToOpen(ctx, c, op)
+	if s != nfs4.OK {
+		return s
 	}
 	defer unlock()
 	v := o.decide(op.req)
@@ -206,6 +203,19 @@ func noDelegation(want uint32) nfs4.OpenDelegation {
 		return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, None: nfs4.NoDelegation{Why: nfs4.NoDelegNotWanted}}
 	}
 	return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, None: nfs4.NoDelegation{Why: nfs4.NoDelegResource}}
+}
+
+// lockToOpen takes the file's lock. If the open will cut the file, nobody else
+// has a layout then.
+func (o *Ops) lockToOpen(ctx context.Context, c *compound.Call, op *opening) (unlock func(), s nfs4.Status) {
+	if op.cut {
+		return o.alone(ctx, op.in.ID, c.Client)
+	}
+	unlock, err := o.files.lock(ctx, op.in.ID)
+	if err != nil {
+		return nil, nfs4.ErrDelay
+	}
+	return unlock, nfs4.OK
 }
 
 // stillThere makes sure, under the file's lock, that the file was not freed

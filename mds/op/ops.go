@@ -72,6 +72,7 @@ type Ops struct {
 	cfg     Config
 	caller  Caller // set by Serve, before the first operation
 	files   fileLocks
+	orphans marks // files without a name that may be open still
 	marks   marks // files that may grow unseen
 	unsure  marks // of these, those whose size has to be learned first
 	counter counters

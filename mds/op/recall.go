@@ -52,6 +52,30 @@ func (o *Ops) recallOthers(ctx context.Context, file uint64, except nfs4.ClientI
 	}
 }
 
+// alone locks a file of which no client but one has a layout, after it took
+// those of others back. A client may get a layout again between the recall and
+// the lock; after cfg.Patience of that it is NFS4ERR_DELAY.
+func (o *Ops) alone(ctx context.Context, file uint64, client nfs4.ClientID) (unlock func(), s nfs4.Status) {
+	wait, cancel := context.WithTimeout(ctx, o.cfg.Patience)
+	defer cancel()
+	for {
+		if s := o.recallOthers(wait, file, client); s != nfs4.OK {
+			return nil, s
+		}
+		unlock, err := o.files.lock(wait, file)
+		if err != nil {
+			return nil, nfs4.ErrDelay
+		}
+		o.mu.Lock()
+		others := len(o.State.Layouts(file, client))
+		o.mu.Unlock()
+		if others == 0 {
+			return unlock, nfs4.OK
+		}
+		unlock()
+	}
+}
+
 // RecallDS takes back every layout that uses a data server, and waits until
 // they are back or ctx ends.
 func (o *Ops) RecallDS(ctx context.Context, ds layout.DSID) error {
@@ -94,16 +118,35 @@ func (o *Ops) recall(g state.Grant) {
 		return
 	}
 	o.background(func(ctx context.Context) {
-		defer func() {
-			o.mu.Lock()
-			delete(o.recalls, key)
-			o.mu.Unlock()
-		}()
-		o.counter.recalls.Add(1)
-		for again := true; again && ctx.Err() == nil; {
-			g, again = o.recallOnce(ctx, g)
+		for more := true; more; g, more = o.recallNext(ctx, key) {
+			o.counter.recalls.Add(1)
+			for again := true; again && ctx.Err() == nil; {
+				g, again = o.recallOnce(ctx, g)
+			}
 		}
 	})
+}
+
+// recallNext ends the recall of a layout, or returns the next one: the client
+// may have got the layout again and been asked for it while we looked away.
+func (o *Ops) recallNext(ctx context.Context, key recallKey) (state.Grant, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if g := o.held(key); ctx.Err() == nil && g != nil && !g.Deadline.IsZero() {
+		return *g, true
+	}
+	delete(o.recalls, key)
+	return state.Grant{}, false
+}
+
+// held returns the layout that a client holds of a file, or nil. o.mu is held.
+func (o *Ops) held(key recallKey) *state.Grant {
+	for _, g := range o.State.Layouts(key.file, 0) {
+		if g.Client == key.client {
+			return &g
+		}
+	}
+	return nil
 }
 
 // recallOnce sends the recall once and carries out what follows from the
@@ -177,13 +220,7 @@ func (o *Ops) sendRecall(ctx context.Context, g state.Grant) nfs4.Status {
 func (o *Ops) awaitReturn(ctx context.Context, g state.Grant) (state.Grant, bool) {
 	for {
 		o.mu.Lock()
-		var held *state.Grant
-		for _, h := range o.State.Layouts(g.File, 0) {
-			if h.Client == g.Client {
-				held = &h
-				break
-			}
-		}
+		held := o.held(recallKey{g.Client, g.File})
 		changed, now := o.changed, o.Now()
 		o.mu.Unlock()
 		if held == nil || held.Deadline.IsZero() {
@@ -227,17 +264,29 @@ func (o *Ops) fence(ctx context.Context, g state.Grant) nfs4.Status {
 	return s
 }
 
+// revokedShown is how long a client's SEQUENCE replies say that a layout was
+// revoked. Linux drops all layouts each time it reads that, and never frees the
+// stateid as the RFC has it, so the flag must go by itself.
+const revokedShown = 2 * time.Second
+
 // revoked tells the client, and the administrator.
 func (o *Ops) revoked(g state.Grant) {
 	o.counter.revoked.Add(1)
-	o.caller.Flag(g.Client, nfs4.SeqStatusRecallableStateRevoked)
 	o.Log.Warn("layout revoked: its client did not return it in time", zap.Uint64("inode", g.File),
 		zap.String("clientid", fmt.Sprintf("%#x", uint64(g.Client))))
+	o.caller.Flag(g.Client, nfs4.SeqStatusRecallableStateRevoked)
+	o.background(func(ctx context.Context) {
+		sleep(ctx, revokedShown)
+		o.caller.Unflag(g.Client, nfs4.SeqStatusRecallableStateRevoked)
+	})
 }
 
 // pause waits for recallPause, and says whether the server still runs.
-func (o *Ops) pause(ctx context.Context) bool {
-	timer := time.NewTimer(recallPause)
+func (o *Ops) pause(ctx context.Context) bool { return sleep(ctx, recallPause) }
+
+// sleep waits for d; false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

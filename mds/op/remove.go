@@ -47,15 +47,19 @@ func (o *Ops) rename(ctx context.Context, c *compound.Call, a *nfs4.RenameArgs, 
 // orphaned frees a file that lost its last name, unless it is open.
 func (o *Ops) orphaned(gone *ns.Removed) {
 	if gone != nil && gone.Last && gone.Inode.Type == nfs4.TypeReg {
+		o.orphans.add(gone.Inode.ID)
 		o.idle([]uint64{gone.Inode.ID})
 	}
 }
 
-// idle looks, in the background, at files that nobody has open any more, or
-// that have lost a name, and frees those without both. An orphan that this does
-// not get to is found at the next start.
+// idle looks, in the background, at files that nobody has open any more, and
+// frees those that have no name either. An orphan that this does not get to is
+// found at the next start.
 func (o *Ops) idle(inodes []uint64) {
 	for _, ino := range inodes {
+		if !o.orphans.has(ino) {
+			continue
+		}
 		o.background(func(ctx context.Context) { o.free(ctx, ino) })
 	}
 }
@@ -85,6 +89,8 @@ func (o *Ops) free(ctx context.Context, ino uint64) {
 	}
 	s = o.update(ctx, func(tx store.Tx) error { return o.forget(tx, o.Volume.Handle(in)) })
 	if s == nfs4.OK {
+		o.orphans.drop(ino)
+		o.marks.drop(ino)
 		o.Outbox.Kick(in.Layout.DS)
 	}
 }

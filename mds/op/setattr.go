@@ -32,12 +32,12 @@ func (o *Ops) setattr(ctx context.Context, c *compound.Call, a *nfs4.SetattrArgs
 	if s != nfs4.OK {
 		return s
 	}
-	if s := o.recallOthers(ctx, here(c).Inode, c.Client); s != nfs4.OK {
+	if s := o.mayTruncate(ctx, c, writer); s != nfs4.OK {
 		return s
 	}
-	unlock, err := o.files.lock(ctx, here(c).Inode)
-	if err != nil {
-		return nfs4.ErrDelay
+	unlock, s := o.alone(ctx, here(c).Inode, c.Client)
+	if s != nfs4.OK {
+		return s
 	}
 	defer unlock()
 	if writer, s = o.mayResize(c, a.Stateid); s != nfs4.OK {
@@ -54,6 +54,16 @@ func (o *Ops) mayResize(c *compound.Call, id nfs4.Stateid) (writer bool, s nfs4.
 	return v.Status == nfs4.OK && !id.IsSpecial(), v.Status
 }
 
+// mayTruncate checks the mode before others' layouts are recalled for a
+// SETATTR that will be refused. What it lets pass is judged again.
+func (o *Ops) mayTruncate(ctx context.Context, c *compound.Call, writer bool) nfs4.Status {
+	in, s := o.inode(ctx, here(c))
+	if s != nfs4.OK || writer || in.Type != nfs4.TypeReg {
+		return s
+	}
+	return ns.StatusOf(in.Check(cred(c), ns.Perm{Write: true}))
+}
+
 // setSize sets attributes with the size among them, and answers only when no
 // data server holds bytes past it any more: what was cut off must not come back
 // when the file grows again. The file's lock is held, and no other client has a
@@ -61,14 +71,16 @@ func (o *Ops) mayResize(c *compound.Call, id nfs4.Stateid) (writer bool, s nfs4.
 // outbox goes on, and the client is told to ask again: NFS4ERR_DELAY.
 func (o *Ops) setSize(ctx context.Context, c *compound.Call, h layout.Handle, a *nfs4.Attrs, writer bool) (set nfs4.Bitmap, s nfs4.Status) {
 	var done ns.Changed
-	cut := false
+	cut, asked := false, o.Outbox.Pending(layout.Object(h))
 	s = o.update(ctx, func(tx store.Tx) (err error) {
 		if done, err = o.Volume.SetAttr(tx, c.Now, cred(c), h, a, writer); err != nil {
 			return err
 		}
 		in := done.Inode
-		// A marked file may be longer on the data servers than we know.
-		cut = len(in.Layout.DS) > 0 && (in.Size < done.OldSize || o.marks.has(in.ID))
+		// A marked file may be longer on the data servers than we know, unless
+		// an earlier attempt has asked for the cut already.
+		grown := o.marks.has(in.ID) && (in.Size != done.OldSize || !asked)
+		cut = len(in.Layout.DS) > 0 && (in.Size < done.OldSize || grown)
 		if !cut {
 			return nil
 		}

@@ -48,7 +48,8 @@ type Config struct {
 	Store  store.Store
 	Sender Sender
 	// Ready is called when a data server has done all that gathered while it
-	// was away and knows it. It must not block.
+	// was away and knows it; never after its Detached. It must not block, nor
+	// call the Outbox.
 	Ready func(layout.DSID)
 	// RetryFirst and RetryLast are how long a row that failed is left alone:
 	// the first time, and at most. 0.1 and 30 seconds if zero.

@@ -205,7 +205,12 @@ func (w *worker) tellReady() {
 	}
 	w.ready = true
 	w.o.cfg.Log.Info("data server is up to date", zap.Uint32("ds", uint32(w.ds)))
-	w.o.cfg.Ready(w.ds)
+	// Under the lock, so that it is said of this connection and not of the next.
+	w.o.mu.Lock()
+	defer w.o.mu.Unlock()
+	if w.o.workers[w.ds] == w {
+		w.o.cfg.Ready(w.ds)
+	}
 }
 
 // idle waits for a kick, or for wake if there is one.

@@ -27,8 +27,10 @@ import (
 	"manifold/xdr/rpc"
 )
 
-// Self is the client id in the proxy's handles: no client has it.
-const Self nfs4.ClientID = 0
+// Self is the client id in the proxy's handles: no client has it. It is the
+// largest there is, since a data server may come to refuse all that are below
+// one that it was told to.
+const Self nfs4.ClientID = 1<<64 - 1
 
 // Target is one file's data.
 type Target struct {

@@ -50,13 +50,13 @@ func Connect(ctx context.Context, addr, owner string, maxResponse uint32) (*Clie
 }
 
 // Dial is Connect for a test that must connect.
-func Dial(t *testing.T, addr, owner string) *Client {
+func Dial(t testing.TB, addr, owner string) *Client {
 	t.Helper()
 	return DialSize(t, addr, owner, MaxResponse)
 }
 
 // DialSize is Dial with small replies.
-func DialSize(t *testing.T, addr, owner string, maxResponse uint32) *Client {
+func DialSize(t testing.TB, addr, owner string, maxResponse uint32) *Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()

@@ -49,6 +49,7 @@ type Store struct {
 	log      *zap.Logger
 	lock     *os.File
 	uuid     string
+	disk     string // see diskOf
 	cache    *cache
 	dirs     dirs
 	usage    usage
@@ -77,7 +78,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		root: cfg.Root, log: cfg.Log, lock: lock, uuid: uuid,
+		root: cfg.Root, log: cfg.Log, lock: lock, uuid: uuid, disk: diskOf(cfg.Root),
 		cache:     newCache(openFiles(cfg.OpenFiles)),
 		stop:      make(chan struct{}),
 		fdatasync: fdatasync,
@@ -252,6 +253,7 @@ func (s *Store) Statfs() (store.Usage, error) {
 	}
 	used, files := s.usage.get()
 	return store.Usage{
+		Disk:     s.disk,
 		Capacity: st.Blocks * uint64(st.Frsize),
 		Free:     st.Bavail * uint64(st.Frsize),
 		Used:     used,

@@ -380,6 +380,7 @@ type Usage struct {
 	Files         uint64                 `protobuf:"varint,4,opt,name=files,proto3" json:"files,omitempty"`
 	ReadBytes     uint64                 `protobuf:"varint,5,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`          // since the data server's start
 	WrittenBytes  uint64                 `protobuf:"varint,6,opt,name=written_bytes,json=writtenBytes,proto3" json:"written_bytes,omitempty"` // since the data server's start
+	Disk          string                 `protobuf:"bytes,7,opt,name=disk,proto3" json:"disk,omitempty"`                                      // what capacity and free are of; at most 64 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -454,6 +455,13 @@ func (x *Usage) GetWrittenBytes() uint64 {
 		return x.WrittenBytes
 	}
 	return 0
+}
+
+func (x *Usage) GetDisk() string {
+	if x != nil {
+		return x.Disk
+	}
+	return ""
 }
 
 type Heartbeat struct {
@@ -1332,7 +1340,7 @@ const file_controlpb_control_proto_rawDesc = "" +
 	"\aversion\x18\b \x01(\tR\aversion\"<\n" +
 	"\aAddress\x12\x14\n" +
 	"\x05netid\x18\x01 \x01(\tR\x05netid\x12\x1b\n" +
-	"\thost_port\x18\x02 \x01(\tR\bhostPort\"\xc6\x01\n" +
+	"\thost_port\x18\x02 \x01(\tR\bhostPort\"\xda\x01\n" +
 	"\x05Usage\x12%\n" +
 	"\x0ecapacity_bytes\x18\x01 \x01(\x04R\rcapacityBytes\x12\x1d\n" +
 	"\n" +
@@ -1342,7 +1350,8 @@ const file_controlpb_control_proto_rawDesc = "" +
 	"\x05files\x18\x04 \x01(\x04R\x05files\x12\x1d\n" +
 	"\n" +
 	"read_bytes\x18\x05 \x01(\x04R\treadBytes\x12#\n" +
-	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\"=\n" +
+	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12\x12\n" +
+	"\x04disk\x18\a \x01(\tR\x04disk\"=\n" +
 	"\tHeartbeat\x120\n" +
 	"\x05usage\x18\x01 \x01(\v2\x1a.manifold.control.v1.UsageR\x05usage\"C\n" +
 	"\x03Ack\x12\x10\n" +
