@@ -108,8 +108,8 @@ func (o orders) do(ctx context.Context, c control.Command, ack *control.Ack) err
 	return errUnknown
 }
 
-// remove removes an object, and its fence: the store lets nobody write to a
-// removed object.
+// remove removes an object, and its fence: the store remembers the removal, and
+// what comes so late that it does not would make a file that no inode names.
 func (o orders) remove(ctx context.Context, obj layout.Object) error {
 	o.s.ops.ForgetSize(obj)
 	if err := o.s.store.Remove(obj); err != nil {

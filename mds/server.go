@@ -134,6 +134,7 @@ func (s *Server) wire(ctx context.Context) (err error) {
 		Sessions: session.New(s.sessionConfig()), Hooks: s.ops.Hooks(), Observer: s.opt.Ops, Log: s.log, Now: time.Now,
 	}, s.ops.Table())
 	s.ops.Serve(s.compound)
+	s.fleet.Moved = s.ops.Moved
 	s.nfs = tcp.NewServer(s.compound, tcp.Config{RPC: &rpc.Config{Log: s.log, Observer: s.opt.RPC}})
 	return nil
 }

@@ -91,7 +91,7 @@ func (f *dsFlags) run(ctx context.Context, app *boot.App) error {
 		return boot.Explain(err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	runDS(ctx, g, srv, ctx.Done(), app.Log)
+	runDS(ctx, g, srv, ctx.Done(), app.Log, func() bool { return false })
 	g.Go(func() error {
 		select {
 		case <-srv.Ready():
@@ -106,11 +106,17 @@ func (f *dsFlags) run(ctx context.Context, app *boot.App) error {
 }
 
 // runDS runs srv in g until stop is closed, and then lets it finish its calls.
-func runDS(ctx context.Context, g *errgroup.Group, srv *ds.Server, stop <-chan struct{}, log *zap.Logger) {
+// If it ends by itself, that ends g, unless unwanted says that this was to come.
+func runDS(ctx context.Context, g *errgroup.Group, srv *ds.Server, stop <-chan struct{}, log *zap.Logger, unwanted func() bool) {
 	ended := make(chan struct{})
 	g.Go(func() error {
 		defer close(ended)
-		return srv.Run(context.WithoutCancel(ctx))
+		err := srv.Run(context.WithoutCancel(ctx))
+		if err != nil && unwanted() {
+			log.Warn("data server ended", zap.Error(err))
+			return nil
+		}
+		return err
 	})
 	g.Go(func() error {
 		select {
@@ -118,11 +124,16 @@ func runDS(ctx context.Context, g *errgroup.Group, srv *ds.Server, stop <-chan s
 		case <-ended:
 			return nil
 		}
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), dsStopTime)
-		defer cancel()
-		if err := srv.Shutdown(late); err != nil {
-			log.Warn("data server stopped with calls cut off", zap.Error(err))
-		}
+		stopDS(ctx, srv, log)
 		return nil
 	})
+}
+
+// stopDS lets srv finish its calls, ctx or not, for a while.
+func stopDS(ctx context.Context, srv *ds.Server, log *zap.Logger) {
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), dsStopTime)
+	defer cancel()
+	if err := srv.Shutdown(late); err != nil {
+		log.Warn("data server stopped with calls cut off", zap.Error(err))
+	}
 }

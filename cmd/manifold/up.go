@@ -130,13 +130,15 @@ func (u *upFlags) run(ctx context.Context, app *boot.App) error {
 	if err != nil {
 		return fmt.Errorf("metadata server: %w", boot.Explain(err))
 	}
-	members, err := u.members(ctx, app, srv)
+	b := &box{dir: u.dir, Backend: srv, log: app.Log}
+	members, err := u.members(ctx, app, srv, b)
 	if err != nil {
 		return err
 	}
 	app.Metrics.Cluster(srv)
 	g, ctx := errgroup.WithContext(ctx)
-	if err := serveAdmin(ctx, g, u.admin, srv); err != nil {
+	b.running = members
+	if err := serveAdmin(ctx, g, u.admin, b); err != nil {
 		return err
 	}
 	// The metadata server stops first: it may be reading and writing at the
@@ -147,7 +149,7 @@ func (u *upFlags) run(ctx context.Context, app *boot.App) error {
 		return srv.Run(ctx)
 	})
 	for i, d := range members {
-		runDS(ctx, g, d, stopped, app.Log)
+		runDS(ctx, g, d.srv, stopped, app.Log, func() bool { return b.state(ctx, d.name) == removed })
 		// One after the other, so that in a new box their numbers are in order.
 		waitFor(ctx, app.Log, srv, "data servers to join", func(list []admin.DataServer) bool { return len(list) > i })
 	}
@@ -165,21 +167,16 @@ func (u *upFlags) run(ctx context.Context, app *boot.App) error {
 }
 
 // members makes the data servers. After an error those made are shut down.
-func (u *upFlags) members(ctx context.Context, app *boot.App, srv *mds.Server) (made []*ds.Server, err error) {
+func (u *upFlags) members(ctx context.Context, app *boot.App, srv *mds.Server, b *box) (made []member, err error) {
 	defer func() {
 		if err == nil {
 			return
 		}
 		for _, d := range made {
-			_ = d.Shutdown(ctx) // it serves nobody yet
+			_ = d.srv.Shutdown(ctx) // it serves nobody yet
 		}
 	}()
-	registered, err := srv.DataServers(ctx)
-	if err != nil {
-		return nil, err
-	}
-	b := box{dir: u.dir, registered: registered}
-	n, err := b.count(u.dataServers, u.countGiven)
+	n, err := b.count(ctx, u.dataServers, u.countGiven)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +186,7 @@ func (u *upFlags) members(ctx context.Context, app *boot.App, srv *mds.Server) (
 	}
 	for i := range n {
 		name := dsName(i + 1)
-		start, err := b.starts(name)
+		start, err := b.starts(ctx, name)
 		if err != nil {
 			return made, err
 		}
@@ -207,7 +204,7 @@ func (u *upFlags) members(ctx context.Context, app *boot.App, srv *mds.Server) (
 		if err != nil {
 			return made, fmt.Errorf("data server %s: %w", name, boot.Explain(err))
 		}
-		made = append(made, d)
+		made = append(made, member{name, d})
 	}
 	return made, nil
 }

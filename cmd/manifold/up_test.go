@@ -116,9 +116,13 @@ func TestUpWithoutRemoved(t *testing.T) {
 	if d.State != "removed" {
 		t.Errorf("after remove: %+v", d)
 	}
-	// What a data server that is sent away makes of the process is not asked here.
-	_ = s.cmd.Process.Kill()
-	<-s.done
+	if conn, err := net.Dial("tcp", d.Addresses[0]); err == nil {
+		conn.Close()
+		t.Errorf("%s still serves", d.Name)
+	}
+	if code := s.stop(t); code != 0 {
+		t.Errorf("SIGTERM: exit %d", code)
+	}
 	s = up(t, dir, "--data-servers", "2")
 	var list []admin.DataServer
 	ctlJSON(t, dir, &list, "ds", "list")

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func TestStatfs(t *testing.T) {
 			total += d.CapacityBytes
 		}
 		if total == 0 || a.SpaceTotal != total {
-			return nfs4.ErrNotSame
+			return fmt.Errorf("statfs says %d, the data servers %d", a.SpaceTotal, total)
 		}
 		return nil
 	})

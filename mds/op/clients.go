@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -36,7 +38,7 @@ func (o *Ops) HasState(id nfs4.ClientID) bool {
 }
 
 // confirm puts a client on record and lets it have state. Records of the same
-// owner from before the start go in the same transaction.
+// owner from before the start stay until it has reclaimed: see retire.
 func (o *Ops) confirm(ctx context.Context, rec session.ClientRecord) (mayReclaim bool, err error) {
 	name := RecordName(rec.OwnerID, rec.Verifier)
 	o.mu.Lock()
@@ -46,11 +48,6 @@ func (o *Ops) confirm(ctx context.Context, rec session.ClientRecord) (mayReclaim
 		return false, s
 	}
 	err = o.Store.Update(ctx, func(tx store.Tx) error {
-		for _, old := range o.recorded(string(rec.OwnerID)) {
-			if err := o.Cluster.DeleteClient(tx, old); err != nil {
-				return err
-			}
-		}
 		return o.Cluster.PutClient(tx, ns.ClientRecord{
 			ID: rec.ID, Owner: rec.OwnerID, Verifier: rec.Verifier,
 			Principal: fmt.Appendf(nil, "%d:%d:%s", rec.Principal.Flavor, rec.Principal.UID, rec.Principal.Name),
@@ -63,27 +60,72 @@ func (o *Ops) confirm(ctx context.Context, rec session.ClientRecord) (mayReclaim
 		return false, err
 	}
 	o.mu.Lock()
-	delete(o.old, string(rec.OwnerID))
-	o.mu.Unlock()
+	defer o.mu.Unlock()
+	if ids := o.old[string(rec.OwnerID)]; len(ids) > 0 {
+		o.heirs[rec.ID] = ids
+		delete(o.old, string(rec.OwnerID))
+	}
+	// An earlier boot of the same client has nothing left to reclaim, so grace
+	// need not wait for it.
+	_, _, waiting := o.State.Grace(o.Now())
+	for _, other := range waiting {
+		if other != name && other[len(rec.Verifier):] == string(rec.OwnerID) {
+			o.State.Unrecord(other)
+			o.wake()
+		}
+	}
 	return mayReclaim, nil
 }
 
-// recorded returns the client ids that an owner had before the start.
-func (o *Ops) recorded(owner string) []nfs4.ClientID {
+// reclaimComplete: the client has all it wants (RFC 8881 section 18.51), and
+// has given up the layouts that it had before the start.
+func (o *Ops) reclaimComplete(ctx context.Context, id nfs4.ClientID) error {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.old[owner]
-}
-
-// reclaimComplete: the client has all it wants (RFC 8881 section 18.51).
-func (o *Ops) reclaimComplete(_ context.Context, id nfs4.ClientID) error {
+	old := o.heirs[id]
+	o.mu.Unlock()
+	if s := o.retire(ctx, old); s != nfs4.OK {
+		return s
+	}
 	o.mu.Lock()
+	delete(o.heirs, id)
 	defer o.mu.Unlock()
 	if s := o.State.ReclaimComplete(id); s != nfs4.OK && s != nfs4.ErrCompleteAlready {
 		return s
 	}
 	o.wake()
 	return nil
+}
+
+// retirePart is how many client ids one transaction retires: with a row for
+// each of some dozen data servers, well below store.MaxUpdateOps.
+const retirePart = 20
+
+// retire takes client ids from before the start off the record, and has every
+// data server refuse their handles: nobody here knows which layouts they had.
+// The data servers are not waited for.
+func (o *Ops) retire(ctx context.Context, old []nfs4.ClientID) nfs4.Status {
+	on := o.Fleet.All()
+	for part := range slices.Chunk(old, retirePart) {
+		s := o.update(ctx, func(tx store.Tx) error {
+			for _, id := range part {
+				if err := o.Outbox.FenceClient(tx, on, id); err != nil {
+					return err
+				}
+				if err := o.Cluster.DeleteClient(tx, id); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if s != nfs4.OK {
+			return s
+		}
+		o.mu.Lock()
+		o.retired = append(o.retired, part...)
+		o.mu.Unlock()
+		o.Outbox.Kick(on)
+	}
+	return nfs4.OK
 }
 
 // drop ends a client that left, was replaced, or let its lease run out. What it
@@ -155,6 +197,25 @@ func (o *Ops) learnGrown(ctx context.Context, files []uint64) {
 	o.learnAll(ctx, handles)
 }
 
+// learnLate learns sizes once more, when no client can write by a layout from
+// before the start any more: until then some may have gone on with that, and
+// died before they said so.
+func (o *Ops) learnLate(ctx context.Context) {
+	o.mu.Lock()
+	retired, files := o.retired, o.marked
+	o.retired, o.marked = nil, nil
+	o.mu.Unlock()
+	if len(retired) == 0 {
+		return
+	}
+	for _, id := range retired {
+		if err := o.Outbox.WaitClient(ctx, id); err != nil {
+			return
+		}
+	}
+	o.learnAll(ctx, files)
+}
+
 // graceGate refuses what must wait until grace is over: a file that goes now
 // may be one that a client is about to reclaim (RFC 8881 section 8.4.2.1).
 func (o *Ops) graceGate() nfs4.Status {
@@ -196,23 +257,17 @@ func (o *Ops) RunGrace(ctx context.Context) {
 // endGrace cleans up after grace.
 func (o *Ops) endGrace(ctx context.Context, lost int) {
 	o.mu.Lock()
-	old := o.old
+	old := slices.Concat(slices.Collect(maps.Values(o.old))...)
+	old = slices.Concat(old, slices.Concat(slices.Collect(maps.Values(o.heirs))...))
 	o.old = nil
+	clear(o.heirs)
 	_, _, waiting := o.State.Grace(o.Now())
 	o.mu.Unlock()
 	o.Log.Info("grace is over", zap.Int("clients_lost", len(waiting)), zap.Int("waited_for", lost))
-	for ctx.Err() == nil && o.update(ctx, func(tx store.Tx) error {
-		for _, ids := range old {
-			for _, id := range ids {
-				if err := o.Cluster.DeleteClient(tx, id); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	}) != nfs4.OK {
+	for ctx.Err() == nil && o.retire(ctx, old) != nfs4.OK {
 		o.pause(ctx)
 	}
+	o.background(o.learnLate)
 	var orphans []uint64
 	err := o.Store.View(ctx, func(tx store.Tx) error {
 		return o.Volume.ScanOrphans(tx, 0, func(h layout.Handle) (bool, error) {

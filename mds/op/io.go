@@ -82,6 +82,7 @@ func (o *Ops) read(ctx context.Context, c *compound.Call, d *xdr.Decoder, e *xdr
 			return nfs4.ErrRepTooBig
 		}
 	}
+	c.Grow(readFrame + int(n))
 	at := e.Len()
 	e.Bool(a.Offset+n >= in.Size)
 	e.Uint32(uint32(n))

@@ -184,6 +184,9 @@ func (o *Ops) LearnSizes(ctx context.Context) error {
 		o.marks.add(h.Inode)
 		o.unsure.add(h.Inode)
 	}
+	o.mu.Lock()
+	o.marked = files
+	o.mu.Unlock()
 	o.background(func(ctx context.Context) { o.learnAll(ctx, files) })
 	return nil
 }

@@ -81,8 +81,11 @@ type Ops struct {
 	mu      sync.Mutex // guards State and:
 	changed chan struct{}
 	recalls map[recallKey]bool
-	old     map[string][]nfs4.ClientID // client ids from before the start, by owner
-	work    sync.WaitGroup             // recalls and clean-ups in the background
+	old     map[string][]nfs4.ClientID        // client ids from before the start, by owner
+	heirs   map[nfs4.ClientID][]nfs4.ClientID // those of who came back and reclaims
+	retired []nfs4.ClientID                   // those that are fenced, until grace is over
+	marked  []layout.Handle                   // the files that were marked at the start
+	work    sync.WaitGroup                    // recalls and clean-ups in the background
 	stop    context.CancelFunc
 	ctx     context.Context // ends when the server stops
 }
@@ -90,7 +93,7 @@ type Ops struct {
 // New returns the operations. boot differs at every start; old are the client
 // ids that LoadRecords found.
 func New(cfg Config, p Parts, boot nfs4.Verifier, old map[string][]nfs4.ClientID) *Ops {
-	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, changed: make(chan struct{})}
+	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{})}
 	o.ctx, o.stop = context.WithCancel(context.Background())
 	return o
 }

@@ -45,8 +45,9 @@ func (o *Ops) readdir(ctx context.Context, c *compound.Call, a *nfs4.ReaddirArgs
 	return s
 }
 
-// fillEntry sets an entry's attributes. A row that cannot be read spoils its
-// own entry only, if the client asked for RDATTR_ERROR.
+// fillEntry sets an entry's attributes. A file that cannot be read, or whose
+// size is being learned, spoils its own entry only, if the client asked for
+// RDATTR_ERROR.
 func (o *Ops) fillEntry(tx store.Tx, a *nfs4.Attrs, want nfs4.Bitmap, ent ns.Entry) error {
 	if want.IsZero() {
 		return nil
@@ -57,11 +58,15 @@ func (o *Ops) fillEntry(tx store.Tx, a *nfs4.Attrs, want nfs4.Bitmap, ent ns.Ent
 		if want.Has(nfs4.AttrFilehandle) {
 			fh = o.Keys().SealMDS(ent.Handle)
 		}
-		return o.fill(tx, a, want, in, fh)
+		err = o.fill(tx, a, want, in, fh)
+	}
+	if err == nil {
+		return nil
 	}
 	if !want.Has(nfs4.AttrRdattrError) {
 		return err
 	}
+	*a = nfs4.Attrs{}
 	a.Mask = nfs4.BitmapOf(nfs4.AttrRdattrError)
 	a.RdattrError = o.status("readdir", err)
 	return nil

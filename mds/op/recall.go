@@ -106,6 +106,18 @@ func (o *Ops) RecallDS(ctx context.Context, ds layout.DSID) error {
 	}
 }
 
+// Moved makes clients ask anew where a data server is: its layouts name
+// addresses that it does not have any more.
+func (o *Ops) Moved(ds layout.DSID) {
+	o.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, 2*o.cfg.Lease)
+		defer cancel()
+		if err := o.RecallDS(ctx, ds); err != nil && !errors.Is(err, context.Canceled) {
+			o.Log.Warn("layouts with old addresses of a data server", zap.Uint32("ds", uint32(ds)), zap.Error(err))
+		}
+	})
+}
+
 // recall sends CB_LAYOUTRECALL for one layout until it is given up or revoked,
 // in the background. One goroutine at most does so for a client and file.
 func (o *Ops) recall(g state.Grant) {
@@ -175,6 +187,9 @@ func (o *Ops) recallOnce(ctx context.Context, g state.Grant) (state.Grant, bool)
 	unlock()
 	for _, f := range v.Effects.Fence {
 		o.revoked(f)
+	}
+	if len(v.Effects.Grown) > 0 {
+		o.background(func(ctx context.Context) { o.learnRevoked(ctx, g.File) })
 	}
 	if len(v.Effects.Recall) > 0 {
 		next := v.Effects.Recall[0]
@@ -279,6 +294,22 @@ func (o *Ops) revoked(g state.Grant) {
 		sleep(ctx, revokedShown)
 		o.caller.Unflag(g.Client, nfs4.SeqStatusRecallableStateRevoked)
 	})
+}
+
+// learnRevoked learns the size of a file whose writer was fenced, when the data
+// servers have done that: what they took before counts.
+func (o *Ops) learnRevoked(ctx context.Context, file uint64) {
+	var in *ns.Inode
+	if s := o.view(ctx, func(tx store.Tx) (err error) {
+		in, err = o.Volume.GetID(tx, file)
+		return err
+	}); s != nfs4.OK {
+		return
+	}
+	if err := o.Outbox.WaitObject(ctx, o.Volume.Object(in)); err != nil {
+		return
+	}
+	o.learnAll(ctx, []layout.Handle{o.Volume.Handle(in)})
 }
 
 // pause waits for recallPause, and says whether the server still runs.

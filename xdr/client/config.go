@@ -36,6 +36,12 @@ type Config struct {
 	Renew time.Duration
 	// Callback answers the server's callbacks; with nil none are asked for.
 	Callback CallbackFunc
+	// Reclaim runs each time the server gave a new client id, before it is told
+	// that nothing is to be reclaimed any more (RFC 8881 section 18.51): the place
+	// for OPEN with CLAIM_PREVIOUS and LOCK with reclaim. send is Compound, on
+	// the new session. An error, which may be ctx's, has the recovery tried anew.
+	// Default: nothing is reclaimed.
+	Reclaim func(ctx context.Context, send func(ops ...Op) error) error
 	// RPC is the configuration of connections. Default: rpc's.
 	RPC *rpc.Config
 	// Dialer connects. Default: tcp.Dial.

@@ -200,23 +200,40 @@ func (c *Client) reclaimComplete(ctx context.Context, conn *rpc.Conn, sess *sess
 	if id.reclaimed {
 		return nil
 	}
+	if c.cfg.Reclaim != nil {
+		err := c.cfg.Reclaim(ctx, func(ops ...Op) error { return c.early(ctx, conn, sess, ops...) })
+		if err != nil {
+			return err
+		}
+	}
+	err := c.early(ctx, conn, sess, Op{Num: nfs4.OpReclaimComplete, Args: &nfs4.ReclaimCompleteArgs{}})
+	var status *OpError
+	if errors.As(err, &status) && status.Num == nfs4.OpReclaimComplete {
+		switch status.Status {
+		case nfs4.ErrCompleteAlready, nfs4.ErrNotSupp, nfs4.ErrOpIllegal: // a data server need not know it
+			err = nil
+		}
+	}
+	id.reclaimed = err == nil
+	return err
+}
+
+// early runs a compound on a session that is not in use yet.
+func (c *Client) early(ctx context.Context, conn *rpc.Conn, sess *session, ops ...Op) error {
 	seq := sess.sequence(0, false)
-	m := message{minor: c.cfg.Minor, ops: []Op{
+	m := message{minor: c.cfg.Minor, clone: true, ops: append([]Op{
 		{Num: nfs4.OpSequence, Args: &seq, Res: &nfs4.SequenceRes{}},
-		{Num: nfs4.OpReclaimComplete, Args: &nfs4.ReclaimCompleteArgs{}},
-	}}
+	}, ops...)}
 	if err := m.send(ctx, conn, c.cfg.Cred); err != nil {
 		return err
 	}
 	if m.first == nfs4.OK {
 		sess.skip(0)
 	}
-	switch m.status {
-	case nfs4.OK, nfs4.ErrCompleteAlready, nfs4.ErrNotSupp, nfs4.ErrOpIllegal: // a data server need not know it
-		id.reclaimed = true
-		return nil
+	if m.status != nfs4.OK {
+		return m.failure(1)
 	}
-	return m.failure(1)
+	return nil
 }
 
 func isDone(ch <-chan struct{}) bool {

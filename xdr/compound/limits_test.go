@@ -22,8 +22,8 @@ const frame = replyFrame + 4 + 8 + 4
 // TestReplyTooBig: a reply fits to the byte, or the operation that would pass
 // the limit fails and all before it stand (RFC 8881 section 2.10.6.4).
 func TestReplyTooBig(t *testing.T) {
-	// SEQUENCE, four PUTFH ("fh" below) and the operation's own header.
-	const before = frame + opHeader + sequenceBody + 4*opHeader + opHeader
+	// SEQUENCE, five PUTFH ("fh" below) and the operation's own header.
+	const before = frame + opHeader + sequenceBody + 5*opHeader + opHeader
 	for _, tc := range []struct {
 		name             string
 		response, cached uint32
@@ -41,7 +41,7 @@ func TestReplyTooBig(t *testing.T) {
 		{"empty results end, too", before + 4, 0, "seq fh link",
 			"NOFILEHANDLE SEQUENCE=OK FH LINK=NOFILEHANDLE", 0},
 		{"with one less than another needs", before + 3, 0, "seq fh putfh:b",
-			"REP_TOO_BIG SEQUENCE=OK PUTFH=OK PUTFH=OK PUTFH=OK PUTFH=REP_TOO_BIG", 0},
+			"REP_TOO_BIG SEQUENCE=OK PUTFH=OK PUTFH=OK PUTFH=OK PUTFH=OK PUTFH=REP_TOO_BIG", 0},
 		{"write runs within its bound", before + writeBody, 0, "seq fh write:4", "OK SEQUENCE=OK FH WRITE=OK", 1},
 		{"and not without", before + writeBody - 1, 0, "seq fh write:4", "REP_TOO_BIG SEQUENCE=OK FH WRITE=REP_TOO_BIG", 0},
 		{"nor without the next one's place", before + writeBody + errorRoom - 1, 0, "seq fh write:4 getfh",
@@ -64,8 +64,8 @@ func TestReplyTooBig(t *testing.T) {
 	} {
 		run(t, tc.name, session.Config{}, func(t *testing.T, e *env) {
 			e.login(sizes(tc.response, tc.cached))
-			words := strings.ReplaceAll(tc.words, "fh ", strings.Repeat("putfh:a ", 4))
-			want := strings.ReplaceAll(tc.want, "FH ", strings.Repeat("PUTFH=OK ", 4))
+			words := strings.ReplaceAll(tc.words, "fh ", strings.Repeat("putfh:a ", 5))
+			want := strings.ReplaceAll(tc.want, "FH ", strings.Repeat("PUTFH=OK ", 5))
 			r := e.want(words, want)
 			limit := tc.response
 			if strings.HasPrefix(tc.words, "cseq") && tc.cached >= frame+opHeader+sequenceBody+errorRoom {

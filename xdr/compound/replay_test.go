@@ -1,6 +1,7 @@
 package compound
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -129,7 +130,7 @@ func TestLostConnection(t *testing.T) {
 	lose := func(e *env) *peer {
 		s := e.login(nil)
 		old := e.peer
-		go old.conn.Call(t.Context(), Program, Version, procCompound, old.cred, encoderArgs(old, "cseq wait"))
+		go old.conn.Call(context.Background(), Program, Version, procCompound, old.cred, encoderArgs(old, "cseq wait"))
 		<-e.role.held
 		old.conn.Close()
 		synctest.Wait()

@@ -85,6 +85,6 @@ func (r *runner) finish() {
 func (r *runner) fingerprint() uint64 {
 	rest := r.d.Rest()
 	h := maphash.Bytes(r.s.seed, rest[:min(len(rest), fingerprintBytes)])
-	h ^= uint64(len(rest))<<40 ^ uint64(r.c.Cred.Flavor)<<32 ^ uint64(r.c.Cred.Sys.UID)
-	return h | 1
+	h ^= uint64(len(rest))<<40 ^ uint64(r.c.Cred.Flavor)<<33 ^ uint64(r.c.Cred.Sys.UID)<<1
+	return h | 1 // 0 would be unknown
 }

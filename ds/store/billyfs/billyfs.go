@@ -2,7 +2,7 @@
 // in memory for tests, or behind whatever else has an adapter for go-billy.
 //
 // Its one noun is the Store. It is the slow path: one lock for all objects, an
-// open and a close for each call. go-billy has no sync in its interface, so Sync
+// open and a close for each call, and every removal remembered. go-billy has no sync in its interface, so Sync
 // works only where the files happen to have one, and fails everywhere else: a
 // Store that cannot keep bytes says so.
 package billyfs
