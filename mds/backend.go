@@ -71,13 +71,22 @@ func describe(m fleet.Info) admin.DataServer {
 	}
 }
 
-// member finds a data server by number, name or uuid.
+// member finds a data server by number, name or uuid. A name can be that of
+// removed ones too: it is the one's that is there.
 func (s *Server) member(id string) (fleet.Info, error) {
 	n, err := strconv.ParseUint(id, 10, 32)
+	gone := fleet.Info{}
 	for _, m := range s.fleet.List() {
-		if m.Name == id || hex.EncodeToString(m.UUID[:]) == id || err == nil && m.ID == layout.DSID(n) {
+		switch {
+		case m.Name != id && hex.EncodeToString(m.UUID[:]) != id && (err != nil || m.ID != layout.DSID(n)):
+		case m.State != fleet.Removed:
 			return m, nil
+		default:
+			gone = m
 		}
+	}
+	if gone.ID != 0 {
+		return gone, nil
 	}
 	return fleet.Info{}, fmt.Errorf("data server %q: %w", id, admin.ErrNotFound)
 }

@@ -112,5 +112,15 @@ func loadToken(data string) (string, error) {
 	var secret [24]byte
 	rand.Read(secret[:])
 	token := hex.EncodeToString(secret[:])
-	return token, os.WriteFile(path, []byte(token+"\n"), 0o600)
+	return token, writeToken(path, token)
+}
+
+// writeToken makes the file whole or not at all: an empty one would keep the
+// server from starting.
+func writeToken(path, token string) error {
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, []byte(token+"\n"), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
 }

@@ -102,8 +102,7 @@ func serve(o *boot.Options, work func(context.Context, *boot.App) error) error {
 	if err != nil {
 		return err
 	}
-	ctx, release := boot.Signals(context.Background())
-	defer release()
+	ctx := boot.Signals(context.Background())
 	stopping := context.AfterFunc(ctx, func() { app.Log.Info("stopping; another signal stops at once") })
 	defer stopping()
 	err = work(ctx, app)

@@ -175,10 +175,10 @@ type server struct {
 // dataServers is how many each server under test has.
 const dataServers = 4
 
-// newServer makes addresses and a folder for server number n.
-func (w *world) newServer(t *testing.T, n int) *server {
+// newServer makes addresses, and a folder within root, for server number n.
+func (w *world) newServer(t *testing.T, n int, root string) *server {
 	t.Helper()
-	dir, err := os.MkdirTemp(os.Getenv("MANIFOLD_TEST_DIR"), "mf") // short: a Unix socket lies in it
+	dir, err := os.MkdirTemp(root, "mf") // short: a Unix socket lies in it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,10 +216,12 @@ func (s *server) run(t *testing.T, name string, listen []string, args ...string)
 	s.processes = append(s.processes, p)
 }
 
-// up starts `manifold up` as server number n, with further flags.
+// up starts `manifold up` as server number n, with further flags. Its data lie
+// in memory: the disk of a shared machine may need 5 ms to sync, which ten
+// thousand files would wait for.
 func (w *world) up(t *testing.T, n int, flags ...string) *server {
 	t.Helper()
-	s := w.newServer(t, n)
+	s := w.newServer(t, n, "/dev/shm")
 	s.run(t, "up", s.listen, append([]string{"up", "--data", filepath.Join(s.dir, "data"), "--listen", s.listen[0],
 		"--data-servers", fmt.Sprint(dataServers), "--ds-listen", strings.Join(s.listen[1:], ","), "--admin", s.Admin}, flags...)...)
 	if err := s.DSUp(t.Context(), dataServers); err != nil {
@@ -236,10 +238,11 @@ func (w *world) direct(t *testing.T) *server {
 }
 
 // apart starts an MDS and its data servers as separate processes, as server
-// number n, with further flags for the MDS. The first process is the MDS.
+// number n, with further flags for the MDS, on the disk. The first process is
+// the MDS.
 func (w *world) apart(t *testing.T, n int, flags ...string) *server {
 	t.Helper()
-	s := w.newServer(t, n)
+	s := w.newServer(t, n, "")
 	data, control := filepath.Join(s.dir, "mds"), s.address+":2050"
 	s.run(t, "mds", []string{s.listen[0], control}, append([]string{"mds", "--data", data, "--listen", s.listen[0],
 		"--control", control, "--admin", s.Admin}, flags...)...)

@@ -138,7 +138,9 @@ func (o *Ops) makeLayout(c *compound.Call, a *nfs4.LayoutGetArgs, in *ns.Inode) 
 	case err != nil:
 		o.Log.Warn("layout cannot be said", zap.Uint64("inode", in.ID), zap.Error(err))
 		return nfs4.Layout{}, nfs4.ErrLayoutUnavailable
-	case len(body)+layoutFrame > int(a.MaxCount), len(body)+layoutFrame > c.Room():
+	case uint64(len(body)) > uint64(a.MaxCount), len(body)+layoutFrame > c.Room():
+		// Linux asks for 4096 bytes and means the body: a frame counted in as well
+		// would refuse it the widest of the layouts that fit.
 		return nfs4.Layout{}, nfs4.ErrTooSmall
 	}
 	return nfs4.Layout{

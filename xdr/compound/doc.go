@@ -5,7 +5,9 @@
 //
 // Its nouns: an Op is one row (name, flags, bound on the reply, function); a
 // Table is a role; a Call is one COMPOUND under way, with its current and
-// saved filehandle and stateid; a Server holds the Table and the sessions.
+// saved filehandle and stateid; a Server holds the Table and the sessions; a
+// link is a connection as the Server knows it. What a session admitted goes on
+// for a while when its connection breaks, for the client asks again elsewhere.
 //
 // The engine knows rules, not operations. It answers for the order of
 // operations (SEQUENCE first, session operations alone), for the session's

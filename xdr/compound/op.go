@@ -3,6 +3,7 @@ package compound
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"manifold/xdr"
 	"manifold/xdr/nfs4"
@@ -74,21 +75,28 @@ type errEncoder interface {
 }
 
 // Handle makes a Run of a function over decoded arguments and results, which
-// are the function's until it returns.
+// are the function's only until it returns: they are reused.
 func Handle[A, R any, PA decoder[A], PR encoder[R]](fn func(context.Context, *Call, *A, *R) nfs4.Status) Run {
+	type pair struct {
+		a A
+		r R
+	}
+	var pool sync.Pool
 	return func(ctx context.Context, c *Call, d *xdr.Decoder, e *xdr.Encoder) nfs4.Status {
-		var a A
-		var r R
-		PA(&a).DecodeXDR(d)
-		if d.Err() != nil {
-			return BadXDR(d.Err())
+		p, _ := pool.Get().(*pair)
+		if p == nil {
+			p = &pair{}
 		}
-		s := fn(ctx, c, &a, &r)
-		if s == nfs4.OK {
-			PR(&r).EncodeXDR(e)
-		} else if f, ok := any(&r).(errEncoder); ok {
+		s := nfs4.ErrBadXDR
+		if PA(&p.a).DecodeXDR(d); d.Err() != nil {
+			s = BadXDR(d.Err())
+		} else if s = fn(ctx, c, &p.a, &p.r); s == nfs4.OK {
+			PR(&p.r).EncodeXDR(e)
+		} else if f, ok := any(&p.r).(errEncoder); ok {
 			f.EncodeErr(e, s)
 		}
+		*p = pair{} // what a panic leaves behind is not reused
+		pool.Put(p)
 		return s
 	}
 }
@@ -100,17 +108,19 @@ func Void(fn func(context.Context, *Call) nfs4.Status) Run {
 	}
 }
 
-// Args makes a Run of a function with arguments and no result beyond its status.
+// Args makes a Run of a function with arguments and no result beyond its
+// status. The arguments are the function's only until it returns.
 func Args[A any, PA decoder[A]](fn func(context.Context, *Call, *A) nfs4.Status) Run {
-	return func(ctx context.Context, c *Call, d *xdr.Decoder, _ *xdr.Encoder) nfs4.Status {
-		var a A
-		PA(&a).DecodeXDR(d)
-		if d.Err() != nil {
-			return BadXDR(d.Err())
-		}
-		return fn(ctx, c, &a)
-	}
+	return Handle[A, nothing, PA](func(ctx context.Context, c *Call, a *A, _ *nothing) nfs4.Status {
+		return fn(ctx, c, a)
+	})
 }
+
+// nothing is the result of an operation that has none.
+type nothing struct{}
+
+// EncodeXDR appends nothing.
+func (*nothing) EncodeXDR(*xdr.Encoder) {}
 
 // BadXDR is the status of arguments that do not decode: a value that no type
 // allows or a length over its bound is NFS4ERR_BADXDR like a short record,

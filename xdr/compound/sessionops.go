@@ -59,11 +59,16 @@ func (c *Call) peer() session.Peer {
 	return session.Peer{Conn: session.ConnID(c.Conn), Principal: p, Remote: c.Remote.String()}
 }
 
+// locked runs fn under the sessions' lock, which a panic does not leave held.
+func locked[T any](s *Server, fn func(*session.Table) T) T {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return fn(s.cfg.Sessions)
+}
+
 // exchangeID: RFC 8881 section 18.35.
 func (s *Server) exchangeID(ctx context.Context, c *Call, a *nfs4.ExchangeIDArgs, r *nfs4.ExchangeIDRes) nfs4.Status {
-	s.mu.Lock()
-	v := s.cfg.Sessions.ExchangeID(c.Now, a, c.peer())
-	s.mu.Unlock()
+	v := locked(s, func(t *session.Table) session.ExchangeVerdict { return t.ExchangeID(c.Now, a, c.peer()) })
 	s.drop(ctx, v.Dropped)
 	*r = v.Res
 	return v.Status
@@ -72,13 +77,12 @@ func (s *Server) exchangeID(ctx context.Context, c *Call, a *nfs4.ExchangeIDArgs
 // createSession: RFC 8881 section 18.36. The client's record is durable before
 // the client is confirmed.
 func (s *Server) createSession(ctx context.Context, c *Call, a *nfs4.CreateSessionArgs, r *nfs4.CreateSessionRes) nfs4.Status {
-	s.mu.Lock()
-	if s.link(c.rpcConn) == nil {
-		s.mu.Unlock()
-		return nfs4.ErrDelay // to nobody
-	}
-	plan := s.cfg.Sessions.PlanSession(c.Now, a, c.peer())
-	s.mu.Unlock()
+	plan := locked(s, func(t *session.Table) session.CreatePlan {
+		if s.link(c.rpcConn) == nil {
+			return session.CreatePlan{Status: nfs4.ErrDelay} // to nobody
+		}
+		return t.PlanSession(c.Now, a, c.peer())
+	})
 	*r = plan.Res
 	if plan.Status != nfs4.OK || plan.Replay {
 		return plan.Status
@@ -92,12 +96,13 @@ func (s *Server) createSession(ctx context.Context, c *Call, a *nfs4.CreateSessi
 			return nfs4.ErrServerFault
 		}
 	}
-	s.mu.Lock()
-	dropped, status := s.cfg.Sessions.CommitSession(c.Now, &plan)
-	if status == nfs4.OK {
-		s.minors[a.ClientID] = c.Minor
-	}
-	s.mu.Unlock()
+	var dropped nfs4.ClientID
+	status := locked(s, func(t *session.Table) (status nfs4.Status) {
+		if dropped, status = t.CommitSession(c.Now, &plan); status == nfs4.OK {
+			s.minors[a.ClientID] = c.Minor
+		}
+		return status
+	})
 	s.drop(ctx, dropped)
 	switch {
 	case rec == nil:
@@ -144,9 +149,11 @@ func (s *Server) destroySession(_ context.Context, c *Call, a *nfs4.DestroySessi
 
 // destroyClientID: RFC 8881 section 18.50.
 func (s *Server) destroyClientID(ctx context.Context, c *Call, a *nfs4.DestroyClientIDArgs) nfs4.Status {
-	s.mu.Lock()
-	confirmed, status := s.cfg.Sessions.DestroyClientID(a.ClientID)
-	s.mu.Unlock()
+	var confirmed bool
+	status := locked(s, func(t *session.Table) (status nfs4.Status) {
+		confirmed, status = t.DestroyClientID(a.ClientID)
+		return status
+	})
 	if confirmed && status == nfs4.OK {
 		s.drop(ctx, a.ClientID)
 		s.cfg.Log.Info("client left", zap.String("clientid", fmt.Sprintf("%#x", uint64(a.ClientID))), zap.Stringer("client", c.Remote))
@@ -178,9 +185,7 @@ func (s *Server) reclaimComplete(ctx context.Context, c *Call, a *nfs4.ReclaimCo
 	if a.OneFS && c.FH == nil {
 		return nfs4.ErrNoFileHandle
 	}
-	s.mu.Lock()
-	done := s.cfg.Sessions.ReclaimDone(c.Client)
-	s.mu.Unlock()
+	done := locked(s, func(t *session.Table) bool { return t.ReclaimDone(c.Client) })
 	if !a.OneFS && !done && s.cfg.Hooks.ReclaimComplete != nil {
 		if err := s.cfg.Hooks.ReclaimComplete(ctx, c.Client); err != nil {
 			s.cfg.Log.Error("RECLAIM_COMPLETE not kept", zap.Stringer("client", c.Remote), zap.Error(err))

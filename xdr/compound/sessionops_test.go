@@ -55,10 +55,14 @@ func TestConfirm(t *testing.T) {
 		e.hooks.during = nil
 		e.want(words, "OK CREATE_SESSION=OK")
 	})
+}
+
+// TestConfirmMeanwhile: what comes between a CREATE_SESSION's two phases.
+func TestConfirmMeanwhile(t *testing.T) {
 	run(t, "connection closes", session.Config{}, func(t *testing.T, e *env) {
 		id := e.newClient()
 		old := e.peer
-		e.hooks.during = func() { old.conn.Close(); synctest.Wait() }
+		e.hooks.during = func() { old.conn.Close(); <-old.srv.Done() }
 		old.conn.Call(t.Context(), Program, Version, procCompound, old.cred, encoderArgs(old, fmt.Sprintf("newsession:%d", id)))
 		synctest.Wait()
 		e.hooks.during = nil
@@ -83,7 +87,7 @@ func TestConfirm(t *testing.T) {
 		e.want(words, "OK CREATE_SESSION=OK")
 	})
 	run(t, "reply does not fit", session.Config{}, func(t *testing.T, e *env) {
-		e.login(sizes(180, 0))
+		e.login(sizes(179, 0))
 		id := e.newClient()
 		e.want(fmt.Sprintf("seq newsession:%d", id), "REP_TOO_BIG SEQUENCE=OK CREATE_SESSION=REP_TOO_BIG")
 		e.want(fmt.Sprintf("newsession:%d", id), "OK CREATE_SESSION=OK") // was not used up
@@ -134,6 +138,10 @@ func TestDrop(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// TestExpire: a client goes with its lease or when it is evicted.
+func TestExpire(t *testing.T) {
 	run(t, "expired", session.Config{Lease: time.Minute}, func(t *testing.T, e *env) {
 		s := e.login(nil)
 		time.Sleep(50 * time.Second)
@@ -212,6 +220,19 @@ func TestNoHooks(t *testing.T) {
 		e.want("seq panic", "SERVERFAULT SEQUENCE=OK VERIFY=SERVERFAULT")
 		e.want("seq destroy", "OK SEQUENCE=OK DESTROY_SESSION=OK")
 		e.want("leave", "OK DESTROY_CLIENTID=OK")
+	})
+}
+
+// TestPanicUnderLock: a panic of what the session table asks does not stop others.
+func TestPanicUnderLock(t *testing.T) {
+	state := func(nfs4.ClientID) bool { panic("no") }
+	run(t, "", session.Config{HasState: state}, func(t *testing.T, e *env) {
+		e.login(nil)
+		e.want("destroy", "OK DESTROY_SESSION=OK")
+		e.want("leave", "SERVERFAULT DESTROY_CLIENTID=SERVERFAULT")
+		e.cred.Sys.UID = 77
+		e.want("exchange:1", "SERVERFAULT EXCHANGE_ID=SERVERFAULT")
+		e.want("exchange:2", "OK EXCHANGE_ID=OK")
 	})
 }
 

@@ -19,8 +19,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asStubborn) == "" {
 		os.Exit(m.Run())
 	}
-	ctx, release := Signals(context.Background())
-	defer release()
+	ctx := Signals(context.Background())
 	fmt.Println("ready")
 	<-ctx.Done()
 	fmt.Println("asked")
@@ -73,17 +72,5 @@ func TestSecondSignal(t *testing.T) {
 	}
 	if after := time.Since(first); after < 900*time.Millisecond {
 		t.Errorf("ended %v after the first signal", after)
-	}
-}
-
-func TestRelease(t *testing.T) {
-	ctx, release := Signals(t.Context())
-	if ctx.Err() != nil {
-		t.Fatal(ctx.Err())
-	}
-	release()
-	release()
-	if ctx.Err() == nil {
-		t.Error("context goes on after release")
 	}
 }
