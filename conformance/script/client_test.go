@@ -43,6 +43,7 @@ type open struct {
 	access, deny uint32
 	locks        map[string]*lock // by lock-owner
 	plan         *plan            // the layout, or nil
+	old          *plan            // the last one that a data server refused
 	end          uint64           // how far it was written and not LAYOUTCOMMITted
 }
 
@@ -99,15 +100,15 @@ func (c *client) act(a args) string {
 	switch a.word(0) {
 	case "die":
 		c.end()
+	case "cut":
+		dead, cancel := context.WithCancel(context.Background())
+		cancel()
+		c.nfs.Close(dead)
 	case "leave":
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		check(c.nfs.Close(ctx))
 		c.end()
-	case "forget":
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.opens = map[string]*open{}
 	default:
 		panic(broken{fmt.Errorf("no command %q", a.word(0))})
 	}

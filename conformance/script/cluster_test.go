@@ -241,8 +241,13 @@ func (c *cluster) ctl(a args) string {
 		err = c.mds.RemoveDS(ctx, a.word(2))
 	case "status":
 		s := c.status()
-		return fmt.Sprintf("%d/%d data servers up, %d clients, %d opens, %d locks, %d layouts, grace %v",
-			s.DataServersUp, s.DataServersTotal, s.Clients, s.Opens, s.Locks, s.Layouts, s.Grace)
+		return fmt.Sprintf("%d/%d data servers up, %d clients, %d opens, %d locks, %d layouts",
+			s.DataServersUp, s.DataServersTotal, s.Clients, s.Opens, s.Locks, s.Layouts)
+	case "grace":
+		if c.status().Grace {
+			return "grace"
+		}
+		return "no grace"
 	case "proxy":
 		s := c.status()
 		return fmt.Sprintf("%s read, %s written, %d refused", bytesOf(s.ProxyReadBytes), bytesOf(s.ProxyWrittenBytes), s.ProxyRefused)

@@ -124,6 +124,9 @@ func (c *client) commitDS(a args, o *open, p *plan, verf map[int]nfs4.Verifier) 
 func (c *client) layoutFor(a args, o *open, rw bool) (*plan, nfs4.Status) {
 	c.mu.Lock()
 	p := o.plan
+	if a.has("old") {
+		p = o.old
+	}
 	c.mu.Unlock()
 	if p != nil && (p.rw || !rw) {
 		return p, nfs4.OK
@@ -150,7 +153,7 @@ func (c *client) atDS(o *open, p *plan, i int, do func(context.Context, *nfs.Cli
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if o.plan == p {
-			o.plan = nil
+			o.plan, o.old = nil, p
 		}
 		return fmt.Sprintf("%v from %s", oe.Status, name)
 	}

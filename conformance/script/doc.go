@@ -28,20 +28,25 @@
 //	on-recall b: return|forget|delay|ignore
 //	objects /f                     the length of a file's object at each data server
 //	ctl layout set /d unit=1MiB width=2, ctl layout get /d, ctl drain ds2,
-//	ctl undrain ds2, ctl remove ds2, ctl status, ctl proxy
+//	ctl undrain ds2, ctl remove ds2, ctl status, ctl proxy, ctl grace
 //	wait until COND                ds2 up|down, grace over, clients=1, opens=0,
 //	                               locks=0, layouts=0, a recalled, objects /f are 0 0
 //
-// Of a client, with "once" to see a first answer that says to ask again, and "&"
-// at the end to go on meanwhile:
+// Of a client, with "once" to see a first answer that says to ask again, "&" at
+// the end to go on meanwhile, and "old" to go to the data servers by the layout
+// that they refused last:
 //
-//	mkdir, remove, rename, stat, ls; create, open PATH r|w|rw [deny=r|w|rw]; close
+//	mkdir, remove, rename, stat, ls; create, open PATH r|w|rw [deny=r|w|rw] [trunc]; close [nocommit]
 //	write PATH off= len= pattern= [via=mds], read PATH off= len= [via=mds]
 //	layoutget PATH r|rw, layoutcommit PATH [size=], layoutreturn PATH, truncate PATH SIZE
 //	lock, unlock, testlock PATH r|w off= len= [owner=]
-//	reclaim, forget, die, leave
+//	reclaim    what it had open and locked, after the metadata server's restart
+//	die, cut   drop all connections, or only that to the metadata server
+//	leave      unmount
 //
 // Of a raw client:
 //
-//	send slot=0 seq=1 [nocache] mkdir|remove|lookup|truncate ..., again, reconnect
+//	send slot=0 seq=1 [nocache] mkdir|remove|lookup|truncate|nothing ...
+//	again [slot= seq=]     the same once more; await: until it is not under way
+//	reconnect
 package script

@@ -91,7 +91,14 @@ func (c *client) create(a args) string {
 	return c.openBy(a, nfs4.OpenHow{OpenType: nfs4.OpenCreate, CreateHow: nfs4.CreateHow{Mode: nfs4.CreateGuarded, Attrs: mode(0o666)}})
 }
 
-func (c *client) open(a args) string { return c.openBy(a, nfs4.OpenHow{}) }
+func (c *client) open(a args) string {
+	if !a.has("trunc") {
+		return c.openBy(a, nfs4.OpenHow{})
+	}
+	return c.openBy(a, nfs4.OpenHow{OpenType: nfs4.OpenCreate, CreateHow: nfs4.CreateHow{
+		Attrs: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)},
+	}})
+}
 
 func (c *client) openBy(a args, how nfs4.OpenHow) string {
 	path := a.word(1)

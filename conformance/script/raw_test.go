@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"manifold/xdr"
@@ -22,12 +23,13 @@ type raw struct {
 
 	mu      sync.Mutex
 	conn    *rpc.Conn
-	last    []nfs.Op          // of the last "send"
-	replies map[string][]byte // the first to each slot and sequence
+	last    string              // slot and sequence of the last "send"
+	sent    map[string][]nfs.Op // by slot and sequence, the latest
+	replies map[string][]byte   // the first to each slot and sequence
 }
 
 func newRaw(s *story, a args) *raw {
-	r := &raw{s: s, cred: rpc.Cred{Flavor: rpc.AuthSys, Sys: rpc.SysCred{Machine: a.word(1)}}, replies: map[string][]byte{}}
+	r := &raw{s: s, cred: rpc.Cred{Flavor: rpc.AuthSys, Sys: rpc.SysCred{Machine: a.word(1)}}, replies: map[string][]byte{}, sent: map[string][]nfs.Op{}}
 	r.dial()
 	var id nfs4.ExchangeIDRes
 	r.must(nfs.Op{Num: nfs4.OpExchangeID, Args: &nfs4.ExchangeIDArgs{
@@ -83,16 +85,42 @@ func (r *raw) act(a args) string {
 	case "send":
 		ops := append([]nfs.Op{r.sequence(a.num("slot", 0), a.num("seq", 0), !a.has("nocache"))}, r.body(a)...)
 		r.mu.Lock()
-		r.last = ops
+		r.last = place(ops)
+		r.sent[r.last] = ops
 		r.mu.Unlock()
 		return r.send(ops)
 	case "again":
-		r.mu.Lock()
-		ops := r.last
-		r.mu.Unlock()
-		return r.send(ops)
+		return r.again(a)
+	case "await":
+		answer := ""
+		eventually("the reply", func() bool {
+			answer = r.again(a)
+			return !strings.HasSuffix(answer, " from SEQUENCE")
+		})
+		return answer
 	}
 	panic(broken{fmt.Errorf("no command %q", a.word(0))})
+}
+
+// place is a request's slot and sequence.
+func place(ops []nfs.Op) string {
+	seq := ops[0].Args.(*nfs4.SequenceArgs)
+	return fmt.Sprintf("%d/%d", seq.SlotID, seq.SequenceID)
+}
+
+// again sends the last request again, or the one that the command names.
+func (r *raw) again(a args) string {
+	r.mu.Lock()
+	key := r.last
+	if a.has("seq") {
+		key = a.str("slot", "0") + "/" + a.str("seq", "")
+	}
+	ops := r.sent[key]
+	r.mu.Unlock()
+	if ops == nil {
+		panic(broken{fmt.Errorf("nothing was sent on %s", key)})
+	}
+	return r.send(ops)
 }
 
 // body is what comes behind SEQUENCE.
@@ -146,13 +174,11 @@ func (r *raw) send(ops []nfs.Op) string {
 			return answer
 		}
 	}
-	seq := ops[0].Args.(*nfs4.SequenceArgs)
-	key := fmt.Sprintf("%d/%d", seq.SlotID, seq.SequenceID)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch before := r.replies[key]; {
+	switch before := r.replies[place(ops)]; {
 	case before == nil:
-		r.replies[key] = body
+		r.replies[place(ops)] = body
 		return answer
 	case bytes.Equal(before, body):
 		return answer + ", the same reply"

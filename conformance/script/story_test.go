@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -237,13 +238,14 @@ type args struct {
 }
 
 func parse(line string) args {
+	flags := []string{"once", "&", "noproxy", "nocache", "nocommit", "trunc", "old"}
 	a := args{keys: map[string]string{}}
 	for _, w := range strings.Fields(line) {
 		key, val, ok := strings.Cut(w, "=")
 		switch {
 		case ok && key != "":
 			a.keys[key] = val
-		case w == "once" || w == "&" || w == "noproxy" || w == "nocache" || w == "nocommit":
+		case slices.Contains(flags, w):
 			a.keys[w] = ""
 		default:
 			a.words = append(a.words, w)

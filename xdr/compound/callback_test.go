@@ -409,22 +409,36 @@ func TestCallbackSlots(t *testing.T) {
 // TestDeadConnection: a connection that the sessions have and the server has
 // not is no way to the client: another one is taken, and who waits is woken.
 func TestDeadConnection(t *testing.T) {
-	run(t, "", session.Config{}, func(t *testing.T, e *env) {
+	forget := func(e *env, p *peer) (freed chan struct{}) {
+		e.s.mu.Lock()
+		defer e.s.mu.Unlock()
+		delete(e.s.conns, p.srv.ID())
+		freed = make(chan struct{})
+		e.s.freed = freed
+		return freed
+	}
+	run(t, "one of two", session.Config{}, func(t *testing.T, e *env) {
 		e.login(nil)
 		p := e.dial()
 		p.sess = e.sess
 		p.want("bind:3", "OK BIND_CONN_TO_SESSION=OK") // taken first
 		e.answers("OK OK")
-		e.s.mu.Lock()
-		delete(e.s.conns, p.srv.ID())
-		freed := make(chan struct{})
-		e.s.freed = freed
-		e.s.mu.Unlock()
+		forget(e, p)
 		if s, err := e.call(); s != nfs4.OK || err != nil {
 			t.Error(s, err)
 		}
-		<-freed
 		if f := e.path(); f != 0 {
+			t.Errorf("flags %#x", f)
+		}
+	})
+	run(t, "the only one", session.Config{}, func(t *testing.T, e *env) {
+		e.login(nil)
+		freed := forget(e, e.peer)
+		if _, err := e.call(); !errors.Is(err, nfs4.ErrCBPathDown) {
+			t.Error(err)
+		}
+		<-freed
+		if f := e.path(); f != pathDown {
 			t.Errorf("flags %#x", f)
 		}
 	})

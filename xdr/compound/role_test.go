@@ -60,6 +60,7 @@ func (r *role) table() Table {
 		nfs4.OpCreate:      {Name: "CREATE", Flags: NeedsFH | ClearsStateid | Modifies, Minors: V41Up, Run: Args(r.lookup)},
 		nfs4.OpClose:       {Name: "CLOSE", Flags: NeedsFH, Minors: V41Up, Run: Handle(r.current)},
 		nfs4.OpLockU:       {Name: "LOCKU", Flags: NeedsFH, Minors: V41Up, Run: Handle(r.current)},
+		nfs4.OpFreeStateid: {Name: "FREE_STATEID", Minors: V41Up, Run: Handle(r.current)},
 		nfs4.OpLink:        {Name: "LINK", Flags: NeedsFH | NeedsSavedFH, Minors: V41Up, Run: Void(r.link)},
 		nfs4.OpRead:        {Name: "READ", Flags: NeedsFH, Minors: V41Up, Run: r.read},
 		nfs4.OpWrite:       {Name: "WRITE", Flags: NeedsFH | Modifies, Minors: V41Up, ReplyMax: writeBody, Run: Handle(r.write)},

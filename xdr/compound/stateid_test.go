@@ -37,6 +37,8 @@ func TestCurrentStateid(t *testing.T) {
 		{"putfh:a open:ff savefh putfh:b open:f restorefh close", 2, 7},
 		{"putfh:a open:ff savefh putfh:b open:f close", 1, 7},
 		{"putfh:a open:ff secinfo putfh:a close", 0, bad},
+		{"putfh:a open:ff free", 2, 0},
+		{"putfh:a open:ff secinfo free", 0, bad}, // has no filehandle any more
 	} {
 		run(t, strings.ReplaceAll(tc.words, " ", "_"), session.Config{}, func(t *testing.T, e *env) {
 			e.login(nil)

@@ -72,7 +72,7 @@ func decodeBody(d *xdr.Decoder, num nfs4.OpNum, s nfs4.Status) any {
 		r = &nfs4.GetFHRes{}
 	case nfs4.OpGetattr:
 		r = &nfs4.GetattrRes{}
-	case nfs4.OpOpen, nfs4.OpClose, nfs4.OpLockU:
+	case nfs4.OpOpen, nfs4.OpClose, nfs4.OpLockU, nfs4.OpFreeStateid:
 		r = &nfs4.Stateid{}
 	case nfs4.OpRead, nfs4.OpWrite:
 		r = &blob{}
@@ -200,6 +200,8 @@ func (p *peer) word(w string) op {
 		return op{nfs4.OpClose, &number{}}
 	case "locku":
 		return op{nfs4.OpLockU, &number{}}
+	case "free":
+		return op{nfs4.OpFreeStateid, &number{}}
 	case "read":
 		return op{nfs4.OpRead, &number{uint32(n)}}
 	case "write":
