@@ -30,6 +30,15 @@ func shared() []sharedScenario {
 	}
 }
 
+// explainAll prints what may say why a test failed.
+func (w *world) explainAll(t *testing.T) {
+	if t.Failed() {
+		for _, c := range w.clients {
+			w.explain(t, c)
+		}
+	}
+}
+
 // pairs calls test with each client and the next one.
 func (w *world) pairs(t *testing.T, column string, test func(t *testing.T, a, b client)) {
 	for i, a := range w.clients {

@@ -86,7 +86,7 @@ func (w *world) tool(t *testing.T, c client, size int64, tool string) {
 	src, want := w.source(t, size)
 	dir := c.mount(t, s.address, "t", "vers=4.2")
 	name := fmt.Sprint(tool, "-", size, "-", c.Kernel.Suite)
-	before := s.written(t)
+	before := s.settled(t)
 	scripts := map[string]string{
 		"dd":  "dd if=" + src + " of=" + name + " bs=1M conv=fsync 2>&1 | tail -1",
 		"cp":  "cp " + src + " " + name + " && sync " + name,
@@ -150,9 +150,10 @@ func (w *world) storms(t *testing.T, c client, shapes []shape) {
 			steps := append([]work.Step{{Do: "write", Off: sh.unit/2 + 1, Len: 3*sh.unit + 12345, Seed: 3}},
 				work.Storm(uint64(sh.width)*1000+uint64(sh.unit), sh.unit, size, 30)...)
 			name := path.Join(base, "f")
-			before := s.written(t)
 			res := c.do(t, work.Plan{Path: path.Join(dir, name), Steps: steps})
-			s.usedBy(t, before, sh.width)
+			if got, err := s.Layout(t.Context(), "/"+name); err != nil || got.Width != sh.width || got.Unit != sh.unit {
+				t.Errorf("layout %+v, %v, want %+v", got, err, sh)
+			}
 			c.do(t, work.Verify{Path: path.Join(dir, name), Steps: steps, How: "buffered"})
 			cold := c.mount(t, s.address, "cold", "vers=4.2,nosharecache")
 			c.do(t, work.DropCaches{})

@@ -1,9 +1,11 @@
 package linux_test
 
 import (
+	"context"
 	"flag"
 	"os"
 	"testing"
+	"time"
 
 	"manifold/conformance/linux/kernel"
 	"manifold/conformance/linux/work"
@@ -55,7 +57,10 @@ func TestKernelClient(t *testing.T) {
 		})
 	}
 	for _, s := range shared() {
-		t.Run(s.name, func(t *testing.T) { s.test(t, w) })
+		t.Run(s.name, func(t *testing.T) {
+			s.test(t, w)
+			w.explainAll(t)
+		})
 	}
 	w.report(t)
 }
@@ -79,9 +84,11 @@ func (w *world) report(t *testing.T) {
 
 // explain prints what may say why a test on c failed.
 func (w *world) explain(t *testing.T, c client) {
-	log, err := c.Do(t.Context(), work.ReadFile{Path: "dmesg"})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	log, err := c.Do(ctx, work.ReadFile{Path: "dmesg"})
 	if err != nil {
-		t.Log(err, "; console:\n", c.Console())
+		t.Log(err, "; console:\n", c.Stacks())
 	}
 	const most = 3000
 	t.Log("end of the client's kernel log:\n" + log.Text[max(0, len(log.Text)-most):])

@@ -23,7 +23,7 @@ func bridge() error {
 
 // AddAddress gives this side of the network an address, such as 10.98.0.1/16,
 // for a server to listen on.
-func AddAddress(address string) error { return ip("addr add " + address + " dev " + bridgeName) }
+func AddAddress(address string) error { return ip("addr replace " + address + " dev " + bridgeName) }
 
 // AddTap makes the tap device of that name, for a guest, on the bridge.
 func AddTap(name string) error {

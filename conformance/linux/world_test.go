@@ -3,6 +3,7 @@ package linux_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,14 @@ func (c client) do(t *testing.T, op work.Op) work.Result {
 
 func (c client) doAs(t *testing.T, cred work.Cred, op work.Op) work.Result {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), opLimit)
+	return c.within(t, opLimit, cred, op)
+}
+
+// within does op as cred and fails the test if it fails or takes longer than
+// limit.
+func (c client) within(t *testing.T, limit time.Duration, cred work.Cred, op work.Op) work.Result {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	res, err := c.DoAs(ctx, cred, op)
 	if err != nil {
@@ -275,6 +283,20 @@ func (s *server) written(t *testing.T) map[string]int64 {
 	return by
 }
 
+// settled is written once it has stopped changing: data servers report once a
+// second, so the last bytes of an earlier test may still be on their way.
+func (s *server) settled(t *testing.T) map[string]int64 {
+	t.Helper()
+	last, since := s.written(t), time.Now()
+	for time.Since(since) < 1500*time.Millisecond {
+		time.Sleep(100 * time.Millisecond)
+		if now := s.written(t); !maps.Equal(now, last) {
+			last, since = now, time.Now()
+		}
+	}
+	return last
+}
+
 // shares waits until the data servers have reported size bytes written since
 // before, and fails the test unless each has its part of them, give or take 2 %
 // of the size.
@@ -301,28 +323,6 @@ func (s *server) shares(t *testing.T, before map[string]int64, size int64) {
 			}
 		}
 		return
-	}
-}
-
-// usedBy waits until exactly width data servers have taken bytes since before.
-func (s *server) usedBy(t *testing.T, before map[string]int64, width int) {
-	t.Helper()
-	deadline := time.Now().Add(5 * time.Second)
-	for {
-		took := 0
-		for id, n := range s.written(t) {
-			if n > before[id] {
-				took++
-			}
-		}
-		if took == width {
-			return
-		}
-		if took > width || time.Now().After(deadline) {
-			t.Errorf("%d data servers took bytes, want %d", took, width)
-			return
-		}
-		time.Sleep(100 * time.Millisecond) // they report once a second
 	}
 }
 

@@ -50,6 +50,9 @@ type open struct {
 // mount makes a client, or the next incarnation of one that died.
 func (s *story) mount(a args) string {
 	name := a.word(1)
+	if old := s.clients[name]; old != nil {
+		old.end()
+	}
 	uid := uint32(a.num("uid", 0))
 	c := &client{
 		s: s, name: name, opens: map[string]*open{}, ds: map[string]*nfs.Client{}, policy: "return",
@@ -59,6 +62,9 @@ func (s *story) mount(a args) string {
 	c.cfg = nfs.Config{
 		Owner: []byte(name), Cred: rpc.Cred{Flavor: rpc.AuthSys, Sys: rpc.SysCred{Machine: name}}, Minor: 2,
 		Renew: time.Second, Callback: c.callback, Reclaim: c.reclaimHook,
+	}
+	if a.has("quiet") {
+		c.cfg.Renew = time.Hour
 	}
 	rand.Read(c.cfg.Verifier[:])
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -187,6 +187,11 @@ func (c *cluster) status() admin.Status {
 
 // count is one number of the status.
 func (c *cluster) count(key string) uint64 {
+	if key == "mounts" {
+		list, err := c.mds.Clients(context.Background())
+		check(err)
+		return uint64(len(list))
+	}
 	s := c.status()
 	return map[string]uint64{"clients": s.Clients, "opens": s.Opens, "locks": s.Locks, "layouts": s.Layouts}[key]
 }

@@ -12,14 +12,16 @@
 // "go test ./conformance/script -rewrite" writes what happens into the files; the
 // difference to what was there is what a reviewer reads. A command waits for what
 // it needs; "wait until" waits for what has to come to pass by itself. Nothing
-// sleeps for a time and hopes.
+// sleeps for a time and hopes. With SCRIPT_LOG=1 in the environment the servers
+// log, and each command is shown as it ends.
 //
 // # Commands
 //
 // Of the cluster:
 //
 //	cluster ds=4 lease=5s unit=64KiB width=0 [noproxy]
-//	client a [uid=1000]            mount; again after "a: die" as another incarnation
+//	client a [uid=1000] [quiet]    mount; again after "a: die" as another incarnation;
+//	                               a quiet one does not renew its lease
 //	raw r slots=4                  a client whose every request the story spells out
 //	kill ds2 / start ds2           stop it at once / start it and wait until it is up
 //	stop mds / start mds / restart mds
@@ -29,8 +31,10 @@
 //	objects /f                     the length of a file's object at each data server
 //	ctl layout set /d unit=1MiB width=2, ctl layout get /d, ctl drain ds2,
 //	ctl undrain ds2, ctl remove ds2, ctl status, ctl proxy, ctl grace
-//	wait until COND                ds2 up|down, grace over, clients=1, opens=0,
-//	                               locks=0, layouts=0, a recalled, objects /f are 0 0
+//	wait until COND                ds2 up|down, all up, grace over, a recalled,
+//	                               objects /f are 0 0, clients=1, opens=0, locks=0,
+//	                               layouts=0; mounts=1 does not count clients that
+//	                               lost their lease and are being fenced
 //
 // Of a client, with "once" to see a first answer that says to ask again, "&" at
 // the end to go on meanwhile, and "old" to go to the data servers by the layout

@@ -93,6 +93,9 @@ func (s *story) scene(t *testing.T, d *datadriven.TestData) string {
 	var out strings.Builder
 	for _, line := range lines {
 		answer := s.line(line)
+		if os.Getenv("SCRIPT_LOG") != "" {
+			fmt.Fprintf(os.Stderr, "%s\n  %s\n", line, answer)
+		}
 		if strings.HasPrefix(answer, "BROKEN") {
 			t.Errorf("%s: %s: %s", d.Pos, line, answer)
 		}
@@ -195,6 +198,10 @@ func (s *story) waitUntil(a args) {
 	switch {
 	case what == "grace":
 		eventually("the end of grace", func() bool { return !s.cluster.status().Grace })
+	case what == "all":
+		for _, n := range s.cluster.nodes {
+			s.cluster.waitDS(n.name, a.word(3))
+		}
 	case what == "objects":
 		want := strings.Join(a.words[5:], " ")
 		eventually("objects "+want, func() bool { return s.cluster.objects(s.names.object(a.word(3)), true) == want })
@@ -203,7 +210,7 @@ func (s *story) waitUntil(a args) {
 	case s.clients[what] != nil:
 		eventually("a recall from "+what, s.clients[what].wasRecalled)
 	default:
-		for _, key := range []string{"clients", "opens", "locks", "layouts"} {
+		for _, key := range []string{"mounts", "clients", "opens", "locks", "layouts"} {
 			if a.has(key) {
 				eventually(fmt.Sprintf("%s=%d", key, a.num(key, 0)), func() bool {
 					return s.cluster.count(key) == a.num(key, 0)
@@ -238,7 +245,7 @@ type args struct {
 }
 
 func parse(line string) args {
-	flags := []string{"once", "&", "noproxy", "nocache", "nocommit", "trunc", "old"}
+	flags := []string{"once", "&", "noproxy", "nocache", "nocommit", "trunc", "old", "quiet"}
 	a := args{keys: map[string]string{}}
 	for _, w := range strings.Fields(line) {
 		key, val, ok := strings.Cut(w, "=")

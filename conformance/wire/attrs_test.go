@@ -20,7 +20,9 @@ func eachAttr(b nfs4.Bitmap, f func(nfs4.Attr)) {
 }
 
 // writeOnly are the attributes that GETATTR does not take.
-func writeOnly() nfs4.Bitmap { return nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet) }
+func writeOnly() nfs4.Bitmap {
+	return nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeUmask)
+}
 
 func getattrMask(r *nfs4.GetattrRes, want nfs4.Bitmap) client.Op {
 	return client.Op{Num: nfs4.OpGetattr, Args: &nfs4.GetattrArgs{AttrRequest: want}, Res: r}
@@ -65,7 +67,7 @@ func TestGetattr(t *testing.T) {
 	if a.Mask != readable || a.Unknown {
 		t.Errorf("asked for all, got %v, want %v", a.Mask, readable)
 	}
-	eachAttr(writeOnly(), func(w nfs4.Attr) { p.want(nfs4.ErrInval, putFH(o.fh), getattr(&r, w)) })
+	eachAttr(writeOnly().And(supported), func(w nfs4.Attr) { p.want(nfs4.ErrInval, putFH(o.fh), getattr(&r, w)) })
 
 	fine := map[string]bool{
 		"type": a.Type == nfs4.TypeReg, "size": a.Size == 0, "mode": a.Mode == 0o666, "links": a.NumLinks == 1,
@@ -180,7 +182,7 @@ func TestSetattr(t *testing.T) {
 		{"owner by name", nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrOwner), Owner: []byte("alice@example.org")}, nfs4.ErrBadOwner},
 		{"nanoseconds", nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrTimeModifySet), TimeModifySet: nfs4.SetTime{How: nfs4.AttrSetToClientTime, Time: nfs4.Time{Nsec: 1e9}}}, nfs4.ErrInval},
 		{"read-only", nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrChange), Change: 1}, nfs4.ErrInval},
-		{"ACL", nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrACL)}, nfs4.ErrAttrNotSupp},
+		{"unsupported", nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrHidden)}, nfs4.ErrAttrNotSupp},
 	} {
 		res := nfs4.SetattrRes{AttrsSet: nfs4.BitmapOf(nfs4.AttrMode)}
 		op := setattr(anon, x.set)

@@ -1,8 +1,11 @@
 package wire_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 )
@@ -51,6 +54,13 @@ func shared(t *testing.T) *cluster {
 }
 
 func TestMain(m *testing.M) {
+	// The tests wait for leases and data servers more than they work.
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
+		if err := flag.Set("test.parallel", "12"); err != nil {
+			panic(err)
+		}
+	}
 	code := m.Run()
 	for i := len(common.tb.cleanups) - 1; i >= 0; i-- {
 		common.tb.cleanups[i]()

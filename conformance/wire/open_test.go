@@ -79,10 +79,10 @@ func TestOpenCreateModes(t *testing.T) {
 	bad := how(nfs4.CreateExclusive4_1, 1)
 	bad.Attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrTimeCreate)}
 	open("bad", bad, nfs4.ErrInval)
-	bad.Attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrACL)}
+	bad.Attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrHidden)}
 	open("bad", bad, nfs4.ErrInval)
 	bad = how(nfs4.CreateUnchecked, 0)
-	bad.Attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrACL)}
+	bad.Attrs = nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrHidden)}
 	open("bad", bad, nfs4.ErrAttrNotSupp)
 	p.want(nfs4.ErrNoEnt, putFH(dir), lookup("bad"))
 }

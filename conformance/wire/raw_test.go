@@ -98,7 +98,7 @@ func (r *raw) sequence(slot, seq uint32, cache bool) client.Op {
 func (r *raw) try(ops ...client.Op) nfs4.Status {
 	r.t.Helper()
 	r.seq++
-	_, s := r.send(append([]client.Op{r.sequence(0, r.seq, true)}, ops...)...)
+	_, s := r.send(append([]client.Op{r.sequence(0, r.seq, false)}, ops...)...)
 	return s
 }
 

@@ -126,7 +126,11 @@ func (c *Client) create(ctx context.Context, conn *rpc.Conn, id *identity) (*ses
 		default:
 			c.cfg.Log.Info("session created", zap.String("server", c.addr), zap.Uint64("clientid", uint64(id.client)),
 				zap.Int("slots", len(sess.slots)))
-			return sess, c.reclaimComplete(ctx, conn, sess, id)
+			if err := c.reclaimComplete(ctx, conn, sess, id); err != nil {
+				_ = c.discard(ctx, conn, sess) // the next try makes another; the first error counts
+				return nil, err
+			}
+			return sess, nil
 		}
 	}
 	return nil, &OpError{Index: -1, Num: nfs4.OpCreateSession, Status: nfs4.ErrStaleClientID}

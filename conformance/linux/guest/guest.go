@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,9 +41,10 @@ const bootLimit = 90 * time.Second
 // Guest is a booted kernel. Its methods may be called from many goroutines.
 type Guest struct {
 	Options
-	cmd  *exec.Cmd
-	line net.Conn      // to the agent
-	dead chan struct{} // closed once the kernel's process has ended
+	cmd     *exec.Cmd
+	line    net.Conn      // to the agent
+	scratch string        // folder for the kernel's own sockets
+	dead    chan struct{} // closed once the kernel's process has ended
 
 	mu      sync.Mutex // guards what follows, and writes to line
 	nextID  uint64
@@ -104,20 +106,20 @@ func (g *Guest) start() error {
 	if err != nil {
 		return err
 	}
-	scratch := filepath.Join("/dev/shm", fmt.Sprintf("manifold-%d-%s", os.Getpid(), g.Name))
-	if err := os.MkdirAll(scratch, 0o700); err != nil {
+	g.scratch = filepath.Join("/dev/shm", fmt.Sprintf("manifold-%d-%s", os.Getpid(), g.Name))
+	if err := os.MkdirAll(g.scratch, 0o700); err != nil {
 		return err
 	}
 	// The kernel is not process 1 of its namespace: that one's abort, by which a
 	// panic ends, would be ignored.
 	g.cmd = exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
 		"sh", "-c", `"$@"; exit $?`, "sh", g.Kernel.Binary,
-		"umid=g", "uml_dir="+scratch, "mem="+g.Memory,
+		"umid=g", "uml_dir="+g.scratch, "mem="+g.Memory,
 		"root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "init="+g.Agent,
 		"con=null", "con0=null,fd:1", "ssl=null",
 		"vec0:transport=tap,ifname="+g.Tap+",depth=128,gro=1", "quiet", "panic=1",
 		ConfigVariable+"="+filepath.Join(g.Dir, "config.json"))
-	g.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=/dev/shm", "HOME=" + scratch}
+	g.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "TMPDIR=/dev/shm", "HOME=" + g.scratch}
 	g.cmd.Stdout, g.cmd.Stderr = console, console
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := g.cmd.Start(); err != nil {
@@ -125,7 +127,7 @@ func (g *Guest) start() error {
 	}
 	go func() {
 		_ = g.cmd.Wait() // how a killed kernel ended tells nothing
-		_ = os.RemoveAll(scratch)
+		_ = os.RemoveAll(g.scratch)
 		close(g.dead)
 	}()
 	return console.Close()
@@ -225,13 +227,37 @@ func (g *Guest) DoAs(ctx context.Context, cred work.Cred, op work.Op) (work.Resu
 	return res, err
 }
 
+// Stacks makes the kernel print what its blocked tasks wait for, and returns
+// the end of its console. It works where the agent no longer answers.
+func (g *Guest) Stacks() string {
+	conn, err := net.Dial("unixgram", filepath.Join(g.scratch, "g", "mconsole"))
+	if err != nil {
+		return g.Console() + "\n" + err.Error()
+	}
+	defer func() { _ = conn.Close() }()
+	for _, command := range []string{"sysrq 9", "sysrq m", "sysrq w"} {
+		// The management console's request: a magic number, its version, the
+		// length of the command, and 512 bytes for it.
+		msg := make([]byte, 12+512)
+		binary.NativeEndian.PutUint32(msg[0:], 0xcafebabe)
+		binary.NativeEndian.PutUint32(msg[4:], 2)
+		binary.NativeEndian.PutUint32(msg[8:], uint32(len(command)))
+		copy(msg[12:], command)
+		if _, err := conn.Write(msg); err != nil {
+			return g.Console() + "\n" + err.Error()
+		}
+	}
+	time.Sleep(time.Second) // there is no sign of its end
+	return g.Console()
+}
+
 // Console returns the end of what the kernel and its init printed.
 func (g *Guest) Console() string {
 	b, err := os.ReadFile(filepath.Join(g.Dir, "console.log"))
 	if err != nil {
 		return err.Error()
 	}
-	const most = 4 << 10
+	const most = 16 << 10
 	return string(bytes.TrimSpace(b[max(0, len(b)-most):]))
 }
 

@@ -153,6 +153,13 @@ type DS struct {
 	Written   uint64          `json:"written_bytes"`
 }
 
+// Layout is the answer of `ctl layout get PATH -o json`, as far as the tests
+// read it.
+type Layout struct {
+	Unit  int64 `json:"stripe_unit"` // bytes
+	Width int   `json:"width"`       // data servers
+}
+
 // Run runs `manifold ctl args...` and returns what it printed to standard
 // output; what went to standard error is in the error.
 func (c Ctl) Run(ctx context.Context, args ...string) ([]byte, error) {
@@ -187,6 +194,13 @@ func (c Ctl) DSList(ctx context.Context) ([]DS, error) {
 func (c Ctl) LayoutSet(ctx context.Context, path string, unit int64, width int) error {
 	_, err := c.Run(ctx, "layout", "set", path, "--stripe-unit", strconv.FormatInt(unit, 10), "--width", strconv.Itoa(width))
 	return err
+}
+
+// Layout asks how a file is striped.
+func (c Ctl) Layout(ctx context.Context, path string) (Layout, error) {
+	var l Layout
+	err := c.ask(ctx, &l, "layout", "get", path)
+	return l, err
 }
 
 func (c Ctl) ask(ctx context.Context, into any, args ...string) error {

@@ -1,0 +1,157 @@
+package sim
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"manifold/layout"
+	"manifold/mds/ns"
+	"manifold/mds/store"
+	"manifold/xdr/nfs4"
+)
+
+// prepare makes the directory that all clients share.
+func (w *world) prepare() {
+	p := w.mds.process()
+	err := p.store.Update(context.Background(), func(tx store.Tx) error {
+		root, err := p.volume.Root(tx)
+		if err != nil {
+			return err
+		}
+		a := mode(0o777)
+		_, err = p.volume.Create(tx, time.Now(), ns.Cred{}, p.volume.Handle(root), []byte("shared"), &ns.Node{Type: nfs4.TypeDir, Attrs: &a})
+		return err
+	})
+	if err != nil {
+		w.fail("no shared directory: %v", err)
+	}
+}
+
+// troubles is how much goes wrong in one world, and for how long.
+const (
+	troubles   = 14
+	everyAbout = 2 * time.Second
+)
+
+// chaos breaks things for a while.
+func (w *world) chaos(rnd *rand.Rand) {
+	for range troubles {
+		if !w.sleep(time.Duration(rnd.Int64N(int64(2 * everyAbout)))) {
+			return
+		}
+		down := time.Duration(rnd.Int64N(int64(3 * time.Second)))
+		if rnd.IntN(4) == 0 {
+			down = time.Duration(rnd.Int64N(int64(3 * lease)))
+		}
+		c := w.clients[rnd.IntN(len(w.clients))]
+		d := w.ds[rnd.IntN(len(w.ds))]
+		switch x := rnd.IntN(100); {
+		case x < 22:
+			w.during(down, w.mds.kill, w.mds.up)
+		case x < 40:
+			w.during(down, d.kill, d.up)
+		case x < 55:
+			w.during(down, c.crash, c.boot)
+		case x < 72:
+			w.apart(down, c.name, "mds")
+		case x < 82:
+			w.apart(down, c.name, d.name)
+		case x < 92:
+			w.apart(down, "mds", d.name)
+		default:
+			w.apart(down, c.name, "mds")
+			w.apart(down, c.name, d.name)
+		}
+	}
+	w.sleep(time.Duration(rnd.Int64N(int64(3 * lease))))
+}
+
+// during does something, and undoes it after a while.
+func (w *world) during(d time.Duration, do, undo func()) {
+	do()
+	w.spawn("chaos", func() {
+		if w.sleep(d) {
+			undo()
+		}
+	})
+}
+
+func (w *world) apart(d time.Duration, a, b string) {
+	w.log("----", "%s and %s are apart for %v", a, b, d)
+	w.during(d, func() { w.wire.split(a, b, true) }, func() { w.wire.split(a, b, false) })
+}
+
+// finish has all clients leave and looks at what is left.
+func (w *world) finish() {
+	if !w.sleep(5 * time.Second) {
+		return
+	}
+	for _, c := range w.clients {
+		c.boot()
+	}
+	// An auditor reads everything, while the others may still be at work.
+	auditor := newClient(w, "au")
+	w.clients = append(w.clients, auditor)
+	if !w.sleep(20 * time.Second) {
+		return
+	}
+	for _, c := range w.clients {
+		c.leave()
+	}
+	for end := time.Now().Add(2 * time.Minute); !w.over(); {
+		why := w.leftovers()
+		if why == "" {
+			break
+		}
+		if time.Now().After(end) {
+			w.fail("everybody is gone, and there is still %s", why)
+		}
+		w.sleep(time.Second)
+	}
+}
+
+// leftovers says what there is that nobody needs.
+func (w *world) leftovers() string {
+	p := w.mds.process()
+	if s := p.state(); s != "" {
+		return "state: " + s
+	}
+	logs, err := p.outbox.Backlogs(context.Background())
+	if err != nil {
+		w.fail("outbox: %v", err)
+	}
+	for _, b := range logs {
+		if b.Depth > 0 {
+			return "a backlog in the outbox"
+		}
+	}
+	inodes := map[layout.Object]*ns.Inode{}
+	err = p.store.View(context.Background(), func(tx store.Tx) error {
+		return p.volume.ScanInodes(tx, 0, func(in *ns.Inode) (bool, error) {
+			inodes[p.volume.Object(in)] = in
+			return true, nil
+		})
+	})
+	if err != nil {
+		w.fail("inodes: %v", err)
+	}
+	for _, in := range inodes {
+		if in.Nlink == 0 {
+			return "an inode without a name"
+		}
+	}
+	for _, d := range w.ds {
+		for _, obj := range d.disk.holds() {
+			in := inodes[obj]
+			switch {
+			case in == nil:
+				return "an object without an inode"
+			case !slices.Contains(in.Layout.DS, d.id):
+				return "an object on a data server that the inode does not name"
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,372 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"time"
+
+	"manifold/layout"
+	"manifold/xdr/nfs4"
+)
+
+// judge knows what clients were told, and says when that is not true any more.
+type judge struct {
+	w    *world
+	keys *layout.Keyring
+
+	mu     sync.Mutex
+	files  map[layout.Object]*truth
+	holds  []*hold
+	writes []*write // by tag, the first is 1
+	seen   map[string]int
+}
+
+// truth is what is known of one file.
+type truth struct {
+	obj    layout.Object
+	cell   [cells]cellTruth
+	lo, hi uint64 // bounds of the size
+	change uint64 // the highest that anybody saw
+}
+
+// cellTruth is what a cell may hold, by tags; 0 is a hole.
+type cellTruth struct {
+	may  map[uint64]bool // may be read
+	back map[uint64]bool // may come back in a crash of its data server
+	ds   layout.DSID     // its data server, if anything reached one
+	// crashes of that data server so far
+	crashes int
+}
+
+// write is one client's wish that a cell held its tag.
+type write struct {
+	tag  uint64
+	by   *hold
+	file *truth
+	cell int
+}
+
+// hold is an open or a lock that a client was granted.
+type hold struct {
+	life         *life
+	file         *truth
+	lock         bool
+	access, deny uint32 // of an open
+	from, to     uint64 // of a lock: bytes
+	exclusive    bool
+	mdsStart     uint64    // in which it was granted or reclaimed
+	until        time.Time // not zero: not reclaimed yet, the lease ended then
+	released     bool
+	superseded   *hold // granted while this one's lease had run out
+}
+
+func (h *hold) String() string {
+	if h.lock {
+		return fmt.Sprintf("%s's lock of [%d,%d) of %v, exclusive %t", h.life.name, h.from, h.to, h.file.obj, h.exclusive)
+	}
+	return fmt.Sprintf("%s's open of %v, access %d deny %d", h.life.name, h.file.obj, h.access, h.deny)
+}
+
+func newJudge(w *world) *judge {
+	keys, err := layout.NewKeyring(1, layout.Key{ID: 1})
+	if err != nil {
+		panic(err)
+	}
+	return &judge{w: w, keys: keys, files: map[layout.Object]*truth{}, writes: []*write{nil}, seen: map[string]int{}}
+}
+
+// count notes that something was tried with success: a run that does nothing
+// proves nothing.
+func (j *judge) count(what string) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.seen[what]++
+}
+
+// file returns the truth about a file by its handle.
+func (j *judge) file(fh nfs4.FH) *truth {
+	h, s := j.keys.OpenMDS(fh)
+	if s != nfs4.OK {
+		j.w.fail("filehandle %x: %v", fh, s)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ofObject(layout.Object(h))
+}
+
+func (j *judge) ofObject(obj layout.Object) *truth {
+	f := j.files[obj]
+	if f == nil {
+		f = &truth{obj: obj}
+		for i := range f.cell {
+			f.cell[i].may, f.cell[i].back = map[uint64]bool{0: true}, map[uint64]bool{0: true}
+		}
+		j.files[obj] = f
+	}
+	return f
+}
+
+// Opens and locks.
+
+func (h *hold) conflicts(o *hold) bool {
+	switch {
+	case h.file != o.file || h.lock != o.lock:
+		return false
+	case h.lock:
+		return (h.exclusive || o.exclusive) && h.from < o.to && o.from < h.to
+	}
+	return h.access&o.deny|h.deny&o.access != 0
+}
+
+// stands says whether the holder has a right to think that it holds it.
+func (h *hold) stands() bool {
+	now := time.Now()
+	return !h.released && h.superseded == nil && now.Before(h.life.leaseEnd()) && (h.until.IsZero() || now.Before(h.until))
+}
+
+// acquire is a grant that reached its client.
+func (j *judge) acquire(h *hold) *hold {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	h.mdsStart = j.w.mds.started()
+	for _, o := range j.holds {
+		if !h.conflicts(o) {
+			continue
+		}
+		if o.stands() {
+			j.w.fail("two holders: %v was granted while there is %v, whose lease ends at %v", h, o, o.life.leaseEnd().Sub(j.w.start))
+		}
+		if o.superseded == nil {
+			o.superseded = h
+		}
+	}
+	j.holds = append(j.holds, h)
+	return h
+}
+
+// release is before the client sends that it does not need it any more.
+func (j *judge) release(h *hold) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	h.released = true
+}
+
+// freeze is before a client reclaims: from now on only what it had before
+// speaks for its holds.
+func (j *judge) freeze(l *life, until time.Time) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, h := range j.holds {
+		if h.life == l && h.until.IsZero() {
+			h.until = until
+		}
+	}
+}
+
+// reclaimed is a hold that its client got back.
+func (j *judge) reclaimed(h *hold) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	h.until, h.mdsStart = time.Time{}, j.w.mds.started()
+	if h.superseded != nil {
+		j.w.fail("two holders: %v was reclaimed though %v was granted since", h, h.superseded)
+	}
+}
+
+// lost is a client's learning that it does not have a hold any more.
+func (j *judge) lost(h *hold, why nfs4.Status) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if h.stands() && h.until.IsZero() && h.mdsStart == j.w.mds.started() {
+		j.w.fail("%v is lost (%v) though its lease goes until %v", h, why, h.life.leaseEnd().Sub(j.w.start))
+	}
+	h.released = true
+}
+
+// died: a client is no more, and holds nothing as far as others can tell.
+func (j *judge) died(l *life) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, h := range j.holds {
+		if h.life == l {
+			h.released = true
+		}
+	}
+}
+
+// Data.
+
+// begin is before the first WRITE of a tag. The tag is new.
+func (j *judge) begin(h *hold, cell int) *write {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	wr := &write{tag: uint64(len(j.writes)), by: h, file: h.file, cell: cell}
+	j.writes = append(j.writes, wr)
+	c := &h.file.cell[cell]
+	c.may[wr.tag], c.back[wr.tag] = true, true
+	h.file.hi = max(h.file.hi, uint64(cell+1)*unit)
+	return wr
+}
+
+// epoch counts the crashes that a cell's bytes have been through.
+func (j *judge) epoch(f *truth, cell int) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return f.cell[cell].crashes
+}
+
+// reachesDisk is a WRITE that a data server does now.
+func (j *judge) reachesDisk(ds layout.DSID, obj layout.Object, p []byte, off int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	tag := binary.BigEndian.Uint64(p)
+	if len(p) != unit || off%unit != 0 || tag == 0 || tag >= uint64(len(j.writes)) {
+		j.w.fail("WRITE that nobody sent: %d bytes at %d of %v", len(p), off, obj)
+		return
+	}
+	wr := j.writes[tag]
+	if wr.file.obj != obj || wr.cell != int(off/unit) {
+		j.w.fail("WRITE of %d in %v reaches %d of %v", wr.cell*unit, wr.file.obj, off, obj)
+	}
+	if s := wr.by.superseded; s != nil {
+		j.w.fail("not fenced: bytes under %v reach %d of ds%d after %v was granted", wr.by, off, ds, s)
+	}
+	wr.file.cell[wr.cell].ds = ds
+}
+
+// crashed is a data server that lost what was not synced, perhaps.
+func (j *judge) crashed(ds layout.DSID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, f := range j.files {
+		for i := range f.cell {
+			c := &f.cell[i]
+			if c.ds != ds {
+				continue
+			}
+			c.crashes++
+			for tag := range c.back {
+				c.may[tag] = true
+			}
+		}
+	}
+}
+
+// written is a WRITE's reply; epoch is from before it was sent.
+func (j *judge) written(wr *write, epoch int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	c := &wr.file.cell[wr.cell]
+	if wr.by.superseded == nil && c.crashes == epoch {
+		c.may = map[uint64]bool{wr.tag: true}
+	}
+}
+
+// stable is a promise that no crash takes a write away.
+func (j *judge) stable(wr *write) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if wr.by.superseded == nil {
+		c := &wr.file.cell[wr.cell]
+		c.may, c.back = map[uint64]bool{wr.tag: true}, map[uint64]bool{wr.tag: true}
+	}
+}
+
+// read is what a client with a lock got from a cell: tag 0 for zeros, end if
+// the file is said to end before it.
+func (j *judge) read(h *hold, cell int, tag uint64, end bool, epoch int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !h.stands() {
+		return
+	}
+	f := h.file
+	c := &f.cell[cell]
+	switch {
+	case end && f.lo > uint64(cell)*unit:
+		j.w.fail("%v reads an end before cell %d, though the size is %d at least", h, cell, f.lo)
+	case end:
+	case !c.may[tag]:
+		j.w.fail("%v reads %d in cell %d, which may hold %v (after a crash %v); size %d to %d", h, tag, cell, c.may, c.back, f.lo, f.hi)
+	case c.crashes == epoch:
+		c.may = map[uint64]bool{tag: true}
+	}
+}
+
+// Sizes.
+
+// grew is the metadata server's word that the file is at least that long.
+func (j *judge) grew(h *hold, size uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if h.superseded == nil {
+		h.file.lo, h.file.hi = max(h.file.lo, size), max(h.file.hi, size)
+	}
+}
+
+// truncating is before a SETATTR of the size, truncated its reply.
+func (j *judge) truncating(h *hold, size uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	h.file.lo, h.file.hi = min(h.file.lo, size), max(h.file.hi, size)
+	for i := int(size / unit); i < cells; i++ {
+		h.file.cell[i].may[0], h.file.cell[i].back[0] = true, true
+	}
+}
+
+func (j *judge) truncated(h *hold, size uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if h.superseded != nil {
+		return
+	}
+	h.file.lo, h.file.hi = size, size
+	for i := int(size / unit); i < cells; i++ {
+		c := &h.file.cell[i]
+		c.may, c.back = map[uint64]bool{0: true}, map[uint64]bool{0: true}
+	}
+}
+
+// sized is a size that a client with a lock on the file got.
+func (j *judge) sized(h *hold, size uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !h.stands() {
+		return
+	}
+	if f := h.file; size < f.lo || size > f.hi {
+		j.w.fail("%v sees a size of %d, which must be %d to %d", h, size, f.lo, f.hi)
+	} else {
+		f.lo = size
+	}
+}
+
+// Change attributes.
+
+// newest returns the highest change attribute that anybody saw so far.
+func (j *judge) newest(f *truth) uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return f.change
+}
+
+// changed is a change attribute; least is newest from before it was asked for.
+func (j *judge) changed(f *truth, change, least uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if change < least {
+		j.w.fail("the change attribute of %v went back from %d to %d", f.obj, least, change)
+	}
+	f.change = max(f.change, change)
+}
+
+// over returns what was granted in h's place, nil if nothing was.
+func (j *judge) over(h *hold) *hold {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	return h.superseded
+}

@@ -1,0 +1,281 @@
+package sim
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"manifold/layout"
+	"manifold/layout/control"
+	"manifold/layout/files"
+	"manifold/mds/fleet"
+	"manifold/mds/ns"
+	"manifold/mds/op"
+	"manifold/mds/outbox"
+	"manifold/mds/proxy"
+	"manifold/mds/state"
+	"manifold/mds/store"
+	"manifold/mds/store/storetest"
+	"manifold/xdr/compound"
+	"manifold/xdr/nfs4"
+	"manifold/xdr/rpc"
+	"manifold/xdr/session"
+)
+
+// mds is the metadata server's machine.
+type mds struct {
+	w    *world
+	disk metaDisk
+
+	mu     sync.Mutex
+	now    *mdsProcess // nil: down
+	starts uint64
+	kills  int
+}
+
+// mdsProcess is the metadata server from a start to the next crash: the parts
+// of mds.Server without sockets and files.
+type mdsProcess struct {
+	w      *world
+	head   *head
+	store  store.Store
+	volume *ns.Volume
+	fleet  *fleet.Fleet
+	outbox *outbox.Outbox
+	ops    *op.Ops
+	engine *compound.Server
+	rpc    rpc.Config
+
+	ctx    context.Context // ends with the process
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+}
+
+func newMDS(w *world) *mds {
+	return &mds{w: w, disk: metaDisk{mem: &storetest.Mem{}, rnd: w.dice("mds disk"), lies: w.fault == forgetfulStore}}
+}
+
+// process returns the server that runs, or nil.
+func (m *mds) process() *mdsProcess {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now
+}
+
+// up starts the server if it is down.
+func (m *mds) up() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.now != nil {
+		return
+	}
+	m.starts++
+	p, err := m.start()
+	if err != nil {
+		m.w.fail("the metadata server does not start: %v", err)
+		return
+	}
+	m.w.log("mds", "starts, time %d", m.starts)
+	m.now = p
+	p.serve()
+}
+
+// kill is a crash: nothing of the process gets out or to the disk any more.
+func (m *mds) kill() {
+	m.mu.Lock()
+	p := m.now
+	m.now = nil
+	m.kills++
+	m.mu.Unlock()
+	if p == nil {
+		return
+	}
+	m.w.log("mds", "is killed")
+	p.head.die()
+	m.w.wire.down("mds")
+	p.cancel()
+	m.w.spawn("mds", p.close)
+}
+
+// boot reads the service from the store, or makes it, as package mds does.
+func (m *mds) boot(st store.Store) (rec ns.ServiceRecord, keys *layout.Keyring, v *ns.Volume, names []string, old map[string][]nfs4.ClientID, err error) {
+	var c ns.Cluster
+	err = st.Update(context.Background(), func(tx store.Tx) (err error) {
+		if rec, err = c.Service(tx); err != nil {
+			rec = ns.ServiceRecord{ClusterID: [16]byte{1}}
+			if err = format(tx, c); err != nil {
+				return err
+			}
+		}
+		rec.Boots++
+		if err = c.PutService(tx, rec); err != nil {
+			return err
+		}
+		raw, err := c.Keyring(tx)
+		if err != nil {
+			return err
+		}
+		if keys, err = layout.ParseKeyring(raw); err != nil {
+			return err
+		}
+		if v, err = ns.Open(tx, 1); err != nil {
+			return err
+		}
+		names, old, err = op.LoadRecords(tx, c)
+		return err
+	})
+	if m.w.fault == noRecord {
+		names = nil
+	}
+	return rec, keys, v, names, old, err
+}
+
+func format(tx store.Tx, c ns.Cluster) error {
+	keys, err := layout.NewKeyring(1, layout.Key{ID: 1})
+	if err != nil {
+		return err
+	}
+	raw, err := keys.MarshalBinary()
+	if err != nil {
+		return err
+	}
+	if err := c.PutKeyring(tx, raw); err != nil {
+		return err
+	}
+	_, err = ns.Format(tx, time.Now(), 1, nfs4.FSID{Major: 1}, [32]byte{1})
+	return err
+}
+
+func (m *mds) start() (*mdsProcess, error) {
+	p := &mdsProcess{w: m.w, head: &head{metaDisk: &m.disk}}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.store = store.NewGroup(p.head)
+	rec, keys, volume, names, old, err := m.boot(p.store)
+	if err != nil {
+		return nil, err
+	}
+	p.volume = volume
+	log, sender := zap.NewNop(), orders{p}
+	if p.fleet, err = fleet.Load(p.ctx, p.store, fleet.Defaults{Unit: unit}, log, time.Now); err != nil {
+		return nil, err
+	}
+	p.fleet.Control = sender
+	p.outbox = outbox.New(outbox.Config{Store: p.store, Sender: sender, Ready: p.fleet.Ready, Log: log})
+	many := state.Counts{Clients: 100, Opens: 1000, Owners: 1000, Locks: 1000, Layouts: 1000}
+	core, err := state.New(state.Config{Boot: rec.Boots, Grace: grace, Recall: lease, PerClient: many, Total: many}, time.Now(), names)
+	if err != nil {
+		return nil, err
+	}
+	getKeys := func() *layout.Keyring { return keys }
+	var boot nfs4.Verifier
+	binary.BigEndian.PutUint64(boot[:], m.starts)
+	p.ops = op.New(op.Config{Lease: lease, NoProxyIO: true, Patience: time.Second}, op.Parts{
+		Store: p.store, Volume: volume, Keys: getKeys, State: core, Fleet: p.fleet, Outbox: p.outbox,
+		Proxy: proxy.New(proxy.Config{Keys: getKeys, Paths: p.fleet.Paths, Owner: []byte("mds"), Log: log}), Driver: files.Driver{}, Log: log, Now: time.Now,
+	}, boot, old)
+	cfg := session.Config{
+		ClientIDHigh: rec.Boots, Lease: lease, Role: nfs4.ExchgidFlagUsePNFSMDS, HasState: p.ops.HasState,
+		Owner: nfs4.ServerOwner{MajorID: rec.ClusterID[:]}, Scope: rec.ClusterID[:],
+	}
+	binary.BigEndian.PutUint64(cfg.Seed[:], m.w.seed<<16|m.starts)
+	p.engine = compound.New(compound.Config{
+		Sessions: session.New(cfg), Hooks: p.ops.Hooks(), Log: log, Now: time.Now,
+	}, m.w.twice(p.ops.Table()))
+	p.ops.Serve(p.engine)
+	p.fleet.Moved = p.ops.Moved
+	return p, nil
+}
+
+// serve begins what mds.Server.Run does.
+func (p *mdsProcess) serve() {
+	if err := p.ops.LearnSizes(p.ctx); err != nil {
+		p.w.fail("LearnSizes: %v", err)
+	}
+	p.work.Go(func() { p.ops.SweepMarks(p.ctx) })
+	p.work.Go(func() { p.ops.RunGrace(p.ctx) })
+	p.work.Go(func() {
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case now := <-tick.C:
+				if n := p.engine.Expire(p.ctx, now); n > 0 {
+					p.w.log("mds", "%d leases ran out", n)
+				}
+			case <-p.ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// accept serves one connection.
+func (p *mdsProcess) accept(e *end) {
+	conn := rpc.NewConn(context.Background(), e, p.engine, &p.rpc)
+	p.work.Go(func() { conn.Serve() })
+}
+
+// close waits for what still runs of a process that is dead already.
+func (p *mdsProcess) close() {
+	p.ops.Stop()
+	p.outbox.Close()
+	p.work.Wait()
+	p.store.Close()
+}
+
+var mdsAddr = netip.MustParseAddrPort("10.0.0.1:2049")
+
+// dialMDS connects a client to the metadata server; nil if it is not there.
+func (w *world) dialMDS(from string) *end {
+	p := w.mds.process()
+	if p == nil || w.wire.apart(from, "mds") {
+		return nil
+	}
+	near, far := w.wire.dial(from, "mds", netip.MustParseAddrPort("10.0.1.1:1000"), mdsAddr)
+	p.accept(far)
+	return near
+}
+
+// orders is the way from a metadata server process to the data servers.
+type orders struct{ p *mdsProcess }
+
+// Do implements outbox.Sender: the commands go to the data server one after the
+// other, and each of their answers may get lost with the connection.
+func (o orders) Do(ctx context.Context, id layout.DSID, cmds ...control.Command) ([]control.Ack, error) {
+	d := o.p.w.server(id)
+	if d == nil {
+		return nil, control.ErrDetached
+	}
+	return d.order(ctx, o.p, cmds)
+}
+
+func (w *world) server(id layout.DSID) *dataServer {
+	for _, d := range w.ds {
+		if d.id == id {
+			return d
+		}
+	}
+	return nil
+}
+
+// state says what the process holds, for the judge.
+func (p *mdsProcess) state() string {
+	u := p.ops.Usage()
+	u.State.Clients = 0 // those who were here a moment ago
+	if u.State != (state.Counts{}) || u.Recalling != 0 {
+		return fmt.Sprintf("%+v, %d recalls", u.State, u.Recalling)
+	}
+	return ""
+}
+
+// started counts the starts.
+func (m *mds) started() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.starts
+}
