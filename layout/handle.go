@@ -46,6 +46,13 @@ type Handle struct {
 	Gen    uint32
 }
 
+// MDSClient is the client id in the metadata server's own capabilities, for what
+// it does at data servers itself. No client has it, so no fence of a client
+// concerns them; it is the largest there is, since a data server may come to
+// refuse all ids below one that it was told. To the holder of such a capability
+// an object's size is that of the object, not of the file.
+const MDSClient nfs4.ClientID = 1<<64 - 1
+
 // The sizes of filehandles, in bytes. A data server's is short enough for 78
 // of them in a layout body of 4,096 bytes, the most that Linux takes.
 const (

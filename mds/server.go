@@ -114,7 +114,6 @@ func (s *Server) wire(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s.fleet.Control = s.control
 	s.outbox = outbox.New(outbox.Config{Store: s.store, Sender: s.control, Ready: s.fleet.Ready, Log: s.log})
 	core, err := state.New(s.stateConfig(), s.started, s.service.names)
 	if err != nil {
@@ -128,7 +127,7 @@ func (s *Server) wire(ctx context.Context) (err error) {
 	rand.Read(boot[:])
 	s.ops = op.New(op.Config{Lease: s.cfg.Lease, NoProxyIO: s.cfg.NoProxyIO, Patience: patience}, op.Parts{
 		Store: s.store, Volume: s.service.volume, Keys: func() *layout.Keyring { return keys }, State: core,
-		Fleet: s.fleet, Outbox: s.outbox, Proxy: s.proxy, Driver: files.Driver{}, Log: s.log, Now: time.Now,
+		Fleet: s.fleet, Outbox: s.outbox, Proxy: s.proxy, Size: s.proxy.Size, Driver: files.Driver{}, Log: s.log, Now: time.Now,
 	}, boot, s.service.old)
 	s.compound = compound.New(compound.Config{
 		Sessions: session.New(s.sessionConfig()), Hooks: s.ops.Hooks(), Observer: s.opt.Ops, Log: s.log, Now: time.Now,

@@ -115,6 +115,9 @@ func (w *world) finish() {
 // leftovers says what there is that nobody needs.
 func (w *world) leftovers() string {
 	p := w.mds.process()
+	if p == nil {
+		return "no metadata server"
+	}
 	if s := p.state(); s != "" {
 		return "state: " + s
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -347,7 +349,18 @@ func (l *life) closeAll() error {
 			}
 		}
 	}
-	for _, p := range l.ds {
+	// Layouts that it has forgotten, and was not asked for yet.
+	s, err := l.ask("LAYOUTRETURN of all", client.Op{Num: nfs4.OpLayoutReturn, Args: &nfs4.LayoutReturnArgs{
+		LayoutType: nfs4.LayoutFiles, IOMode: nfs4.IOModeAny, Return: nfs4.LayoutReturn{Kind: nfs4.LayoutReturnAll},
+	}, Res: &nfs4.LayoutReturnRes{}})
+	if err != nil {
+		return err
+	}
+	if s != nfs4.OK {
+		return l.unexpected("LAYOUTRETURN of all", s)
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.ds)) {
+		p := l.ds[id]
 		if p.open {
 			if err := p.leave(); err != nil {
 				return err

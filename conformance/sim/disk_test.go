@@ -1,9 +1,12 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 // metaDisk is the metadata server's disk: commits take time, and one that a
 // crash interrupts is there or not, as the seed has it.
 type metaDisk struct {
+	mu  sync.Mutex
 	mem *storetest.Mem
 	rnd *rand.Rand
 	// lies tells that a commit is durable a while before it is.
@@ -35,7 +39,6 @@ const lateBy = time.Second
 // head is a metaDisk as one process has it open, until that dies.
 type head struct {
 	*metaDisk
-	mu   sync.Mutex
 	dead bool
 }
 
@@ -154,7 +157,8 @@ func (d *disk) crash() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.mounts++
-	for name, o := range d.objects {
+	for _, name := range slices.SortedFunc(maps.Keys(d.objects), func(a, b layout.Object) int { return cmp.Compare(a.Inode, b.Inode) }) {
+		o := d.objects[name]
 		for off := range cells * int64(unit) {
 			if !o.dirty[off] {
 				continue

@@ -65,6 +65,10 @@ func (a *attachment) cut() { a.once.Do(func() { close(a.broken) }) }
 func newDataServer(w *world, id layout.DSID) *dataServer {
 	d := &dataServer{w: w, id: id, name: fmt.Sprintf("ds%d", id), rnd: w.dice("ds", id), disk: newDisk(w, id)}
 	d.disk.lies = w.fault == forgetfulDisk
+	m := w.mds.process()
+	if got, err := m.fleet.Register(m.ctx, d.hello()); err != nil || got != id {
+		w.fail("%s is registered as %d: %v", d.name, got, err)
+	}
 	d.up()
 	w.spawn(d.name, d.stayAttached)
 	return d
@@ -167,12 +171,16 @@ func (d *dataServer) stayAttached() {
 	}
 }
 
-// attach is one control connection from its first word to its last.
-func (d *dataServer) attach(a *attachment) {
-	hello := control.Hello{
+func (d *dataServer) hello() control.Hello {
+	return control.Hello{
 		UUID: [16]byte{byte(d.id)}, Name: d.name, Addresses: []layout.Address{layout.TCP(d.addr())},
 		Usage: control.Usage{CapacityBytes: 1 << 40, FreeBytes: 1 << 39},
 	}
+}
+
+// attach is one control connection from its first word to its last.
+func (d *dataServer) attach(a *attachment) {
+	hello := d.hello()
 	id, err := a.mds.fleet.Register(a.mds.ctx, hello)
 	if err != nil {
 		return
@@ -261,6 +269,8 @@ func (d *dataServer) order(ctx context.Context, from *mdsProcess, cmds []control
 	case a.ds.turn <- struct{}{}:
 	case <-a.broken:
 		return nil, control.ErrDetached
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	acks := make([]control.Ack, len(cmds))
 	for i, c := range cmds {
@@ -270,7 +280,7 @@ func (d *dataServer) order(ctx context.Context, from *mdsProcess, cmds []control
 			return nil, control.ErrDetached
 		default:
 		}
-		acks[i] = a.ds.do(a, c)
+		acks[i] = a.ds.do(c)
 		d.w.log(d.name, "%v client %x object %v epoch %d size %d: %v %d", c.Kind, uint64(c.Client), c.Object, c.Epoch, c.Size, acks[i].Status, acks[i].Size)
 	}
 	<-a.ds.turn
@@ -281,11 +291,8 @@ func (d *dataServer) order(ctx context.Context, from *mdsProcess, cmds []control
 }
 
 // do is one command, as package ds does it.
-func (p *dsProcess) do(a *attachment, c control.Command) (ack control.Ack) {
-	ctx, cancel := context.WithCancel(p.ctx)
-	defer cancel()
-	stop := context.AfterFunc(ctx, func() {})
-	defer stop()
+func (p *dsProcess) do(c control.Command) (ack control.Ack) {
+	ctx := p.ctx
 	var err error
 	switch c.Kind {
 	case control.FenceClient:

@@ -294,14 +294,14 @@ func (f *openFile) truncate() error {
 // stat looks at the size and the change attribute.
 func (f *openFile) stat() error {
 	var r nfs4.GetattrRes
-	least, h := f.l.w.judge.newest(f.truth), f.lock
+	g, h := f.l.w.judge.before(f.truth, 0, nil), f.lock
 	s, err := f.l.ask("GETATTR "+f.name, putFH(f.fh), getattr(&r, nfs4.AttrChange, nfs4.AttrSize))
 	ok, err := f.settled("GETATTR", s, err)
 	if ok {
-		f.l.w.judge.changed(f.truth, r.ObjAttributes.Change, least)
+		f.l.w.judge.changed(f.truth, r.ObjAttributes.Change, g)
 		if h != nil && f.lock == h {
 			f.l.log("sees %s at %d bytes, change %d", f.name, r.ObjAttributes.Size, r.ObjAttributes.Change)
-			f.l.w.judge.sized(h, r.ObjAttributes.Size)
+			f.l.w.judge.sized(h, r.ObjAttributes.Size, g)
 		}
 	}
 	return err

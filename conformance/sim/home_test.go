@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,7 +28,7 @@ func (h *homeDir) step(l *life) error {
 	if h.fh == nil {
 		return h.make(l)
 	}
-	least := l.w.judge.newest(h.truth)
+	g := l.w.judge.before(h.truth, 0, nil)
 	names := slices.Sorted(maps.Keys(h.names))
 	var err error
 	switch x := l.rnd.IntN(10); {
@@ -50,7 +51,7 @@ func (h *homeDir) step(l *life) error {
 		return h.check(l)
 	}
 	if h.change != 0 {
-		l.w.judge.changed(h.truth, h.change, least)
+		l.w.judge.changed(h.truth, h.change, g)
 	}
 	return err
 }
@@ -105,33 +106,26 @@ func (h *homeDir) change1(l *life, what string, add, drop []string, info *nfs4.C
 // inDoubt finds out what became of names whose change was not answered, in a
 // new session.
 func (h *homeDir) inDoubt(l *life, names []string, err error) error {
-	for _, name := range names {
-		for err == errSession {
-			if err = l.recover(); err != nil {
-				break
-			}
-			var s nfs4.Status
-			if s, err = l.ask("LOOKUP "+name, putFH(h.fh), lookup(name)); err == nil && s == nfs4.ErrDelay {
-				err = errSession
-				continue
-			}
-			switch {
-			case err != nil:
-			case s == nfs4.OK:
-				h.names[name] = true
-			case s == nfs4.ErrNoEnt:
-				delete(h.names, name)
-			default:
-				return l.unexpected("LOOKUP "+name, s)
-			}
-			if err == nil {
-				break
-			}
+	for len(names) > 0 {
+		if errors.Is(err, errSession) {
+			err = l.recover()
 		}
-		if err != nil && err != errSession {
+		if err != nil {
 			return err
 		}
-		err = errSession // the next name is looked up in any case
+		var s nfs4.Status
+		s, err = l.ask("LOOKUP "+names[0], putFH(h.fh), lookup(names[0]))
+		switch {
+		case err != nil:
+			continue
+		case s == nfs4.OK:
+			h.names[names[0]] = true
+		case s == nfs4.ErrNoEnt:
+			delete(h.names, names[0])
+		default:
+			return l.unexpected("LOOKUP "+names[0], s)
+		}
+		names = names[1:]
 	}
 	return nil
 }
@@ -161,4 +155,3 @@ func (h *homeDir) check(l *life) error {
 	h.change = r.ObjAttributes.Change
 	return nil
 }
-

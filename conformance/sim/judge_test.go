@@ -209,11 +209,23 @@ func (j *judge) begin(h *hold, cell int) *write {
 	return wr
 }
 
-// epoch counts the crashes that a cell's bytes have been through.
-func (j *judge) epoch(f *truth, cell int) int {
+// glance is what was known before something was asked for.
+type glance struct {
+	crashes int    // that the cell's bytes have been through
+	lo      uint64 // the least size
+	change  uint64
+	inPlace *hold // what was granted in the place of the hold under which it is asked
+}
+
+// before is the glance at a cell before a request under h, which may be nil.
+func (j *judge) before(f *truth, cell int, h *hold) glance {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return f.cell[cell].crashes
+	g := glance{crashes: f.cell[cell].crashes, lo: f.lo, change: f.change}
+	if h != nil {
+		g.inPlace = h.superseded
+	}
+	return g
 }
 
 // reachesDisk is a WRITE that a data server does now.
@@ -253,12 +265,12 @@ func (j *judge) crashed(ds layout.DSID) {
 	}
 }
 
-// written is a WRITE's reply; epoch is from before it was sent.
-func (j *judge) written(wr *write, epoch int) {
+// written is a WRITE's reply.
+func (j *judge) written(wr *write, g glance) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	c := &wr.file.cell[wr.cell]
-	if wr.by.superseded == nil && c.crashes == epoch {
+	if wr.by.superseded == nil && c.crashes == g.crashes {
 		c.may = map[uint64]bool{wr.tag: true}
 	}
 }
@@ -275,7 +287,7 @@ func (j *judge) stable(wr *write) {
 
 // read is what a client with a lock got from a cell: tag 0 for zeros, end if
 // the file is said to end before it.
-func (j *judge) read(h *hold, cell int, tag uint64, end bool, epoch int) {
+func (j *judge) read(h *hold, cell int, tag uint64, end bool, g glance) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !h.stands() {
@@ -284,12 +296,12 @@ func (j *judge) read(h *hold, cell int, tag uint64, end bool, epoch int) {
 	f := h.file
 	c := &f.cell[cell]
 	switch {
-	case end && f.lo > uint64(cell)*unit:
-		j.w.fail("%v reads an end before cell %d, though the size is %d at least", h, cell, f.lo)
+	case end && g.lo > uint64(cell)*unit:
+		j.w.fail("%v reads an end before cell %d, though the size is %d at least", h, cell, g.lo)
 	case end:
 	case !c.may[tag]:
 		j.w.fail("%v reads %d in cell %d, which may hold %v (after a crash %v); size %d to %d", h, tag, cell, c.may, c.back, f.lo, f.hi)
-	case c.crashes == epoch:
+	case c.crashes == g.crashes:
 		c.may = map[uint64]bool{tag: true}
 	}
 }
@@ -329,44 +341,27 @@ func (j *judge) truncated(h *hold, size uint64) {
 }
 
 // sized is a size that a client with a lock on the file got.
-func (j *judge) sized(h *hold, size uint64) {
+func (j *judge) sized(h *hold, size uint64, g glance) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if !h.stands() {
 		return
 	}
-	if f := h.file; size < f.lo || size > f.hi {
-		j.w.fail("%v sees a size of %d, which must be %d to %d", h, size, f.lo, f.hi)
+	if f := h.file; size < g.lo || size > f.hi {
+		j.w.fail("%v sees a size of %d, which must be %d to %d", h, size, g.lo, f.hi)
 	} else {
-		f.lo = size
+		f.lo = max(f.lo, size)
 	}
 }
 
 // Change attributes.
 
-// newest returns the highest change attribute that anybody saw so far.
-func (j *judge) newest(f *truth) uint64 {
+// changed is a change attribute.
+func (j *judge) changed(f *truth, change uint64, g glance) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return f.change
-}
-
-// changed is a change attribute; least is newest from before it was asked for.
-func (j *judge) changed(f *truth, change, least uint64) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if change < least {
-		j.w.fail("the change attribute of %v went back from %d to %d", f.obj, least, change)
+	if change < g.change {
+		j.w.fail("the change attribute of %v went back from %d to %d", f.obj, g.change, change)
 	}
 	f.change = max(f.change, change)
-}
-
-// over returns what was granted in h's place, nil if nothing was.
-func (j *judge) over(h *hold) *hold {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if h == nil {
-		return nil
-	}
-	return h.superseded
 }

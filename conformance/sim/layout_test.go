@@ -189,7 +189,7 @@ func (f *openFile) io(p *plan, ds layout.DSID, fh nfs4.FH, op client.Op) (done b
 		if err != nil {
 			return false, err
 		}
-		over := f.l.w.judge.over(h)
+		g := f.l.w.judge.before(f.truth, 0, h)
 		n, s, err := srv.call(putFH(fh), op)
 		if errors.Is(err, errSession) && f.l.mds.open {
 			continue // the data server's: ask again
@@ -198,9 +198,14 @@ func (f *openFile) io(p *plan, ds layout.DSID, fh nfs4.FH, op client.Op) (done b
 		switch {
 		case err != nil:
 			return false, err
+		case s == nfs4.ErrDelay:
+			// Its connection broke long ago, and with it what it waited for.
+			if err := f.l.pause(50, 500); err != nil {
+				return false, err
+			}
 		case s == nfs4.OK:
-			if over != nil {
-				f.l.w.fail("not fenced: %v at ds%d under %v was sent after %v was granted", op.Num, ds, h, over)
+			if g.inPlace != nil {
+				f.l.w.fail("not fenced: %v at ds%d under %v was sent after %v was granted", op.Num, ds, h, g.inPlace)
 			}
 			return true, nil
 		case s == nfs4.ErrPNFSNoLayout, s == nfs4.ErrStale, s == nfs4.ErrServerFault && n > 1 && op.Num == nfs4.OpRead:
@@ -269,7 +274,7 @@ func (f *openFile) sendDirty() (bool, error) {
 		}
 		f.l.log("writes %d to cell %d of %s", d.tag, cell, f.name)
 		var r nfs4.WriteRes
-		epoch := f.l.w.judge.epoch(f.truth, cell)
+		g := f.l.w.judge.before(f.truth, cell, f.lock)
 		done, err := f.io(p, ds, fh, client.Op{Num: nfs4.OpWrite, Args: &nfs4.WriteArgs{
 			Stateid: newest(f.id), Offset: uint64(cell) * unit, Stable: how, Data: data,
 		}, Res: &r})
@@ -283,7 +288,7 @@ func (f *openFile) sendDirty() (bool, error) {
 		case r.Committed == nfs4.DataSync:
 			f.l.w.judge.stable(d.write)
 		default:
-			f.l.w.judge.written(d.write, epoch)
+			f.l.w.judge.written(d.write, g)
 		}
 		d.sent, d.verf = true, r.WriteVerf
 		f.l.w.judge.count("WRITE")
@@ -413,7 +418,7 @@ func (f *openFile) read() error {
 
 func (f *openFile) readCell(p *plan, cell int) error {
 	defer f.unused()
-	h, ds, epoch := f.lock, layout.DSID(0), f.l.w.judge.epoch(f.truth, cell)
+	h, g := f.lock, f.l.w.judge.before(f.truth, cell, f.lock)
 	ds, fh := p.at(cell)
 	var r nfs4.ReadRes
 	done, err := f.io(p, ds, fh, client.Op{Num: nfs4.OpRead, Args: &nfs4.ReadArgs{
@@ -425,7 +430,7 @@ func (f *openFile) readCell(p *plan, cell int) error {
 	f.l.w.judge.count("READ")
 	switch {
 	case len(r.Data) == 0 && r.EOF:
-		f.l.w.judge.read(h, cell, 0, true, epoch)
+		f.l.w.judge.read(h, cell, 0, true, g)
 	case len(r.Data) != unit:
 		f.l.w.fail("READ of cell %d of %v: %d bytes, eof %t", cell, f.truth.obj, len(r.Data), r.EOF)
 	default:
@@ -436,7 +441,7 @@ func (f *openFile) readCell(p *plan, cell int) error {
 			}
 		}
 		f.l.log("reads %d in cell %d of %s", tag, cell, f.name)
-		f.l.w.judge.read(h, cell, tag, false, epoch)
+		f.l.w.judge.read(h, cell, tag, false, g)
 	}
 	return nil
 }

@@ -35,7 +35,8 @@ type mds struct {
 	mu     sync.Mutex
 	now    *mdsProcess // nil: down
 	starts uint64
-	kills  int
+	// starting says that it is about to be up. A kill does not stop that.
+	starting bool
 }
 
 // mdsProcess is the metadata server from a start to the next crash: the parts
@@ -70,19 +71,23 @@ func (m *mds) process() *mdsProcess {
 // up starts the server if it is down.
 func (m *mds) up() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.now != nil {
+	if m.now != nil || m.starting {
+		m.mu.Unlock()
 		return
 	}
+	m.starting = true
 	m.starts++
+	m.mu.Unlock()
 	p, err := m.start()
 	if err != nil {
 		m.w.fail("the metadata server does not start: %v", err)
 		return
 	}
-	m.w.log("mds", "starts, time %d", m.starts)
-	m.now = p
 	p.serve()
+	m.w.log("mds", "starts, time %d", m.starts)
+	m.mu.Lock()
+	m.now, m.starting = p, false
+	m.mu.Unlock()
 }
 
 // kill is a crash: nothing of the process gets out or to the disk any more.
@@ -90,7 +95,6 @@ func (m *mds) kill() {
 	m.mu.Lock()
 	p := m.now
 	m.now = nil
-	m.kills++
 	m.mu.Unlock()
 	if p == nil {
 		return
@@ -164,7 +168,6 @@ func (m *mds) start() (*mdsProcess, error) {
 	if p.fleet, err = fleet.Load(p.ctx, p.store, fleet.Defaults{Unit: unit}, log, time.Now); err != nil {
 		return nil, err
 	}
-	p.fleet.Control = sender
 	p.outbox = outbox.New(outbox.Config{Store: p.store, Sender: sender, Ready: p.fleet.Ready, Log: log})
 	many := state.Counts{Clients: 100, Opens: 1000, Owners: 1000, Locks: 1000, Layouts: 1000}
 	core, err := state.New(state.Config{Boot: rec.Boots, Grace: grace, Recall: lease, PerClient: many, Total: many}, time.Now(), names)
@@ -176,7 +179,7 @@ func (m *mds) start() (*mdsProcess, error) {
 	binary.BigEndian.PutUint64(boot[:], m.starts)
 	p.ops = op.New(op.Config{Lease: lease, NoProxyIO: true, Patience: time.Second}, op.Parts{
 		Store: p.store, Volume: volume, Keys: getKeys, State: core, Fleet: p.fleet, Outbox: p.outbox,
-		Proxy: proxy.New(proxy.Config{Keys: getKeys, Paths: p.fleet.Paths, Owner: []byte("mds"), Log: log}), Driver: files.Driver{}, Log: log, Now: time.Now,
+		Proxy: proxy.New(proxy.Config{Keys: getKeys, Paths: p.fleet.Paths, Owner: []byte("mds"), Log: log}), Size: sender.size, Driver: files.Driver{}, Log: log, Now: time.Now,
 	}, boot, old)
 	cfg := session.Config{
 		ClientIDHigh: rec.Boots, Lease: lease, Role: nfs4.ExchgidFlagUsePNFSMDS, HasState: p.ops.HasState,
@@ -254,6 +257,21 @@ func (o orders) Do(ctx context.Context, id layout.DSID, cmds ...control.Command)
 	return d.order(ctx, o.p, cmds)
 }
 
+// size asks the data servers of a file for its objects' sizes.
+func (o orders) size(ctx context.Context, t proxy.Target) (most uint64, err error) {
+	for _, id := range t.Layout.DS {
+		acks, err := o.Do(ctx, id, control.Command{Kind: control.Stat, Object: t.Object})
+		if err != nil {
+			return 0, err
+		}
+		if acks[0].Status != nfs4.OK {
+			return 0, acks[0].Status
+		}
+		most = max(most, acks[0].Size)
+	}
+	return most, nil
+}
+
 func (w *world) server(id layout.DSID) *dataServer {
 	for _, d := range w.ds {
 		if d.id == id {
@@ -278,4 +296,19 @@ func (m *mds) started() uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.starts
+}
+
+// describe says what the server knows of a client.
+func (m *mds) describe(id nfs4.ClientID) string {
+	p := m.process()
+	if p == nil {
+		return "the metadata server is down"
+	}
+	text := fmt.Sprintf("it holds %+v", p.ops.ClientUsage(id))
+	for _, c := range p.engine.Clients() {
+		if c.ID == id {
+			text += fmt.Sprintf(", %d sessions, %d requests run", c.Sessions, c.Busy)
+		}
+	}
+	return text
 }

@@ -222,7 +222,7 @@ func (p *peer) leave() error {
 			if p.connect() != nil {
 				if _, s, err := p.send(op); err == nil && s != nfs4.ErrDelay && s != nfs4.ErrBackChanBusy {
 					if s == nfs4.ErrClientIDBusy && !p.leaks {
-						p.l.w.fail("%s has given everything back and is told %v", p.l.name, s)
+						p.l.w.fail("%s has given everything back to %s and is told %v: %s", p.l.name, p.server, s, p.l.w.mds.describe(p.id))
 					}
 					break
 				}

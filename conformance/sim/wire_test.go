@@ -1,12 +1,14 @@
 package sim
 
 import (
+	"cmp"
 	"encoding/binary"
 	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 )
@@ -63,8 +65,8 @@ func (n *wire) dial(from, to string, local, remote netip.AddrPort) (near, far *e
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.dials++
-	near = &end{n: n, node: from, addr: local, rnd: n.w.dice(from, "to", to, n.dials)}
-	far = &end{n: n, node: to, addr: remote, rnd: n.w.dice(to, "to", from, n.dials)}
+	near = &end{n: n, dial: n.dials, node: from, addr: local, rnd: n.w.dice(from, "to", to, n.dials)}
+	far = &end{n: n, dial: n.dials, node: to, addr: remote, rnd: n.w.dice(to, "to", from, n.dials)}
 	near.peer, far.peer = far, near
 	near.cond.L, far.cond.L = &near.mu, &far.mu
 	n.ends[near], n.ends[far] = true, true
@@ -82,6 +84,7 @@ func (n *wire) down(node string) {
 		}
 	}
 	n.mu.Unlock()
+	slices.SortFunc(mine, func(a, b *end) int { return cmp.Compare(a.dial, b.dial) })
 	for _, e := range mine {
 		e.Close()
 	}
@@ -90,6 +93,7 @@ func (n *wire) down(node string) {
 // end is one end of a connection. It is a net.Conn that carries whole records.
 type end struct {
 	n    *wire
+	dial uint64
 	node string
 	addr netip.AddrPort
 	peer *end

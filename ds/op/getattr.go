@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"manifold/layout"
 	"manifold/xdr/compound"
 	"manifold/xdr/nfs4"
 )
@@ -25,7 +26,8 @@ func supported() (b nfs4.Bitmap) {
 }
 
 // getattr is GETATTR (RFC 8881 section 18.7) of the file behind the current
-// filehandle. Its size is the metadata server's.
+// filehandle. Its size is the file's, as the metadata server knows it; the
+// metadata server itself asks for the object's.
 func (o *Ops) getattr(ctx context.Context, c *compound.Call, a *nfs4.GetattrArgs, r *nfs4.GetattrRes) nfs4.Status {
 	obj, p, status := o.enter(c, 0)
 	if status != nfs4.OK {
@@ -44,7 +46,15 @@ func (o *Ops) getattr(ctx context.Context, c *compound.Call, a *nfs4.GetattrArgs
 		MaxRead:        uint64(o.cfg.MaxIO),
 		MaxWrite:       uint64(o.cfg.MaxIO),
 	}
-	if a.AttrRequest.Has(nfs4.AttrSize) {
+	switch {
+	case !a.AttrRequest.Has(nfs4.AttrSize):
+	case c.File.(*layout.Capability).Client == layout.MDSClient:
+		size, err := o.cfg.Store.Size(obj)
+		if err != nil {
+			return o.failed("size", obj, err)
+		}
+		r.ObjAttributes.Size = uint64(size)
+	default:
 		size, err := o.sizes.get(ctx, obj, math.MaxUint64)
 		if err != nil {
 			_, _, status := o.unknownEnd(0, err)

@@ -1,17 +1,12 @@
 package fleet
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"manifold/layout"
-	"manifold/layout/control"
 	"manifold/xdr/nfs4"
 )
 
@@ -73,8 +68,8 @@ func paths(addrs []string, local netip.Addr) ([]layout.Address, error) {
 			return nil, err
 		}
 		if ap.Addr().IsUnspecified() {
-			if !local.IsValid() {
-				continue
+			if !local.IsValid() || ap.Addr().Is4() && !local.Is4() {
+				continue // 0.0.0.0 does not hear IPv6; :: hears both
 			}
 			ap = netip.AddrPortFrom(local, ap.Port())
 		}
@@ -106,28 +101,4 @@ func (f *Fleet) Space() Space {
 		s.Avail += i.Usage.FreeBytes
 	}
 	return s
-}
-
-// Size asks data servers how long an object is, and returns the largest
-// answer. It fails if one of them does not answer.
-func (f *Fleet) Size(ctx context.Context, obj layout.Object, ds []layout.DSID) (uint64, error) {
-	sizes := make([]uint64, len(ds))
-	g, ctx := errgroup.WithContext(ctx)
-	for i, id := range ds {
-		g.Go(func() error {
-			acks, err := f.Control.Do(ctx, id, control.Command{Kind: control.Stat, Object: obj})
-			if err != nil {
-				return fmt.Errorf("data server %d: %w", id, err)
-			}
-			if acks[0].Status != nfs4.OK {
-				return fmt.Errorf("data server %d: size of %v: %w", id, obj, acks[0].Status)
-			}
-			sizes[i] = acks[0].Size
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return 0, err
-	}
-	return slices.Max(append(sizes, 0)), nil
 }

@@ -49,11 +49,6 @@ type Info struct {
 	Version   string
 }
 
-// Commander sends commands to data servers; control.Server is one.
-type Commander interface {
-	Do(ctx context.Context, ds layout.DSID, cmds ...control.Command) ([]control.Ack, error)
-}
-
 // member is one data server.
 type member struct {
 	rec      ns.DSRecord
@@ -87,8 +82,6 @@ type Fleet struct {
 	mu      sync.Mutex
 	members map[layout.DSID]*member
 	devices devices
-	// Control reaches the data servers. It is set before the first is needed.
-	Control Commander
 	// Moved is told when a data server came back with other addresses, so that
 	// clients are made to ask for them. It must not block.
 	Moved func(layout.DSID)

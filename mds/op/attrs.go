@@ -1,12 +1,11 @@
 package op
 
 import (
-	"context"
 	"time"
 
-	"manifold/layout"
 	"manifold/mds/ns"
 	"manifold/mds/store"
+	"manifold/xdr/compound"
 	"manifold/xdr/nfs4"
 )
 
@@ -15,11 +14,29 @@ const MaxIO = 1 << 20
 
 // supported returns the attributes that this server knows (RFC 8881 section
 // 5.8.1.1). MDSTHRESHOLD is not among them: it would send small files' bytes
-// through this server.
-func supported() nfs4.Bitmap {
-	return ofInode().Or(ofServer()).Or(nfs4.BitmapOf(
+// through this server. A umask beside the mode is of minor version 2 (RFC 8275).
+func supported(minor uint32) nfs4.Bitmap {
+	b := ofInode().Or(ofServer()).Or(nfs4.BitmapOf(
 		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrRdattrError, nfs4.AttrFilehandle,
 	)).Or(ofSpace())
+	if minor >= 2 {
+		b.Set(nfs4.AttrModeUmask)
+	}
+	return b
+}
+
+// writeOnly are the attributes that can be set but not read: NFS4ERR_INVAL.
+func writeOnly(minor uint32) nfs4.Bitmap {
+	return supported(minor).And(nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeUmask))
+}
+
+// settable is NFS4ERR_ATTRNOTSUPP if a client that speaks a minor version sets
+// what only a later one knows.
+func settable(c *compound.Call, a *nfs4.Attrs) nfs4.Status {
+	if a.Mask.Has(nfs4.AttrModeUmask) && !supported(c.Minor).Has(nfs4.AttrModeUmask) {
+		return nfs4.ErrAttrNotSupp
+	}
+	return nfs4.OK
 }
 
 // ofInode are the attributes that ns.Volume.Fill knows.
@@ -28,7 +45,7 @@ func ofInode() nfs4.Bitmap {
 		nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrFSID, nfs4.AttrFileID, nfs4.AttrMode,
 		nfs4.AttrNumLinks, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrRawDev, nfs4.AttrSpaceUsed,
 		nfs4.AttrTimeAccess, nfs4.AttrTimeCreate, nfs4.AttrTimeMetadata, nfs4.AttrTimeModify,
-		nfs4.AttrMountedOnFileID,
+		nfs4.AttrMountedOnFileID, nfs4.AttrACL,
 	)
 }
 
@@ -53,37 +70,25 @@ func ofSpace() nfs4.Bitmap {
 }
 
 // ofExclusive are the attributes that an EXCLUSIVE4_1 create sets.
-func ofExclusive() nfs4.Bitmap {
-	return nfs4.BitmapOf(
+func ofExclusive(minor uint32) nfs4.Bitmap {
+	return supported(minor).And(nfs4.BitmapOf(
 		nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrSize,
-		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet,
-	)
-}
-
-// attrs reads those attributes of a file that are in want and that this server
-// supports.
-func (o *Ops) attrs(ctx context.Context, a *nfs4.Attrs, want nfs4.Bitmap, h layout.Handle, fh nfs4.FH) nfs4.Status {
-	return o.view(ctx, func(tx store.Tx) error {
-		in, err := o.Volume.Get(tx, h)
-		if err != nil {
-			return err
-		}
-		return o.fill(tx, a, want, in, fh)
-	})
+		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeUmask,
+	))
 }
 
 // fill sets those attributes of want that this server supports.
-func (o *Ops) fill(tx store.Tx, a *nfs4.Attrs, want nfs4.Bitmap, in *ns.Inode, fh nfs4.FH) error {
-	if want.Has(nfs4.AttrSize) || want.Has(nfs4.AttrSpaceUsed) {
-		if s := o.sure(in.ID); s != nfs4.OK {
-			return s
+func (o *Ops) fill(tx store.Tx, c *compound.Call, a *nfs4.Attrs, want nfs4.Bitmap, in *ns.Inode, fh nfs4.FH) error {
+	if want.Has(nfs4.AttrACL) {
+		if err := in.Check(cred(c), ns.Perm{ReadACL: true}); err != nil {
+			return err
 		}
 	}
 	o.Volume.Fill(a, want.And(ofInode()), in)
-	a.Mask = want.And(supported())
+	a.Mask = want.And(supported(c.Minor).Without(writeOnly(c.Minor)))
 	a.Filehandle = fh
 	if !want.And(ofServer()).IsZero() {
-		o.fillServer(a)
+		o.fillServer(c.Minor, a)
 	}
 	if !want.And(ofSpace()).IsZero() {
 		return o.fillSpace(tx, a)
@@ -93,9 +98,11 @@ func (o *Ops) fill(tx store.Tx, a *nfs4.Attrs, want nfs4.Bitmap, in *ns.Inode, f
 
 // fillServer sets the fields that are the same for every file; the mask says
 // which of them count.
-func (o *Ops) fillServer(a *nfs4.Attrs) {
-	a.SupportedAttrs = supported()
-	a.SuppattrExclcreat = ofExclusive()
+func (o *Ops) fillServer(minor uint32, a *nfs4.Attrs) {
+	a.SupportedAttrs = supported(minor)
+	a.SuppattrExclcreat = ofExclusive(minor)
+	a.ACLSupport = nfs4.ACLSupportAllow | nfs4.ACLSupportDeny
+	a.XattrSupport = minor >= 2
 	a.FHExpireType = 0 // FH4_PERSISTENT
 	a.LinkSupport, a.SymlinkSupport, a.UniqueHandles = true, true, true
 	a.CanSetTime, a.CasePreserving, a.ChownRestricted, a.Homogeneous, a.NoTrunc = true, true, true, true, true

@@ -195,6 +195,9 @@ func (o *Ops) learnGrown(ctx context.Context, files []uint64) {
 		}
 	}
 	o.learnAll(ctx, handles)
+	for _, ino := range files {
+		o.unsure.drop(ino)
+	}
 }
 
 // learnLate learns sizes once more, when no client can write by a layout from
@@ -205,15 +208,15 @@ func (o *Ops) learnLate(ctx context.Context) {
 	retired, files := o.retired, o.marked
 	o.retired, o.marked = nil, nil
 	o.mu.Unlock()
-	if len(retired) == 0 {
-		return
-	}
 	for _, id := range retired {
 		if err := o.Outbox.WaitClient(ctx, id); err != nil {
 			return
 		}
 	}
 	o.learnAll(ctx, files)
+	for _, h := range files {
+		o.unsure.drop(h.Inode)
+	}
 }
 
 // graceGate refuses what must wait until grace is over: a file that goes now
@@ -264,9 +267,12 @@ func (o *Ops) endGrace(ctx context.Context, lost int) {
 	_, _, waiting := o.State.Grace(o.Now())
 	o.mu.Unlock()
 	o.Log.Info("grace is over", zap.Int("clients_lost", len(waiting)), zap.Int("waited_for", lost))
-	for ctx.Err() == nil && o.retire(ctx, old) != nfs4.OK {
-		o.pause(ctx)
+	for o.retire(ctx, old) != nfs4.OK {
+		if !o.pause(ctx) {
+			return
+		}
 	}
+	close(o.settled)
 	o.background(o.learnLate)
 	var orphans []uint64
 	err := o.Store.View(ctx, func(tx store.Tx) error {

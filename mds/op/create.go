@@ -16,6 +16,9 @@ func (o *Ops) create(ctx context.Context, c *compound.Call, a *nfs4.CreateArgs, 
 	default:
 		return nfs4.ErrBadType
 	}
+	if s := settable(c, &a.CreateAttrs); s != nfs4.OK {
+		return s
+	}
 	node := ns.Node{
 		Type: a.ObjType.Type, Target: a.ObjType.LinkData, Rdev: a.ObjType.DevData,
 		Attrs: &a.CreateAttrs, Guarded: true,

@@ -38,9 +38,6 @@ func (o *Ops) proxied(ctx context.Context, h layout.Handle) (*ns.Inode, nfs4.Sta
 	if s := regular(in); s != nfs4.OK {
 		return nil, s
 	}
-	if s := o.sure(in.ID); s != nfs4.OK {
-		return nil, s
-	}
 	if o.Outbox.Pending(o.Volume.Object(in)) {
 		return nil, nfs4.ErrDelay
 	}

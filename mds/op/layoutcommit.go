@@ -33,6 +33,9 @@ func (o *Ops) layoutcommit(ctx context.Context, c *compound.Call, a *nfs4.Layout
 		return nfs4.ErrDelay
 	}
 	defer unlock()
+	if end, err = o.commitEnd(ctx, here(c), end); err != nil {
+		return nfs4.ErrDelay
+	}
 	v := o.decide(state.LayoutCommitReq{Client: c.Client, File: here(c).Inode, Stateid: a.Stateid, Reclaim: a.Reclaim})
 	if v.Status != nfs4.OK {
 		return v.Status
@@ -53,6 +56,21 @@ func (o *Ops) layoutcommit(ctx context.Context, c *compound.Call, a *nfs4.Layout
 		r.NewSize = nfs4.NewSize{Present: true, Size: after.Size}
 	}
 	return s
+}
+
+// commitEnd bounds how far a client says it wrote by what the data servers
+// hold, if the file was cut since it got its layout: Linux keeps a layout over
+// its own truncation, and commits what it wrote before only afterwards.
+func (o *Ops) commitEnd(ctx context.Context, h layout.Handle, end uint64) (uint64, error) {
+	if end == 0 || !o.trimmed.has(h.Inode) && !o.unsure.has(h.Inode) {
+		return end, nil
+	}
+	in, s := o.inode(ctx, h)
+	if s != nfs4.OK || end <= in.Size {
+		return end, nil // no growth, or for the commit itself to say
+	}
+	size, err := o.Size(ctx, target(o, in))
+	return min(end, size), err
 }
 
 // layoutreturn: RFC 8881 section 18.44.

@@ -115,7 +115,7 @@ func (o *Ops) makeLayout(c *compound.Call, a *nfs4.LayoutGetArgs, in *ns.Inode) 
 	dev, err := o.Fleet.Device(ring, c.Local.Addr())
 	if err != nil {
 		o.Log.Warn("no device for a file", zap.Uint64("inode", in.ID), zap.Error(err))
-		return nfs4.Layout{}, nfs4.ErrLayoutTryLater
+		return nfs4.Layout{}, nfs4.ErrLayoutUnavailable // trying again in a moment mends nothing
 	}
 	rights := layout.RightRead
 	if a.IOMode == nfs4.IOModeRW {

@@ -5,9 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
-	"manifold/layout"
 	"manifold/mds/ns"
 	"manifold/mds/store"
 	"manifold/xdr/nfs4"
@@ -123,6 +120,7 @@ func (o *Ops) sweepMarks(ctx context.Context) {
 	}
 	for _, ino := range quiet {
 		o.marks.drop(ino)
+		o.trimmed.drop(ino)
 	}
 }
 
@@ -148,99 +146,4 @@ func (o *Ops) mayGrow(ino uint64) bool {
 		}
 	}
 	return false
-}
-
-// FileSize answers a data server that came up short: how long the file is, as
-// far as anybody can know. Where a client may be writing with a layout, the data
-// servers are asked, since it tells us only when it commits.
-func (o *Ops) FileSize(ctx context.Context, obj layout.Object) (uint64, error) {
-	in, s := o.inode(ctx, layout.Handle(obj))
-	if s != nfs4.OK {
-		return 0, s
-	}
-	if !o.marks.has(in.ID) {
-		return in.Size, nil
-	}
-	size, err := o.Fleet.Size(ctx, obj, in.Layout.DS)
-	return max(size, in.Size), err
-}
-
-// LearnSizes asks the data servers how long each marked file is, which is due
-// after a restart, before anybody may see the sizes: clients that wrote may
-// have died with the old server's layouts. It goes on until every file's data
-// servers have answered, or ctx ends. learned is called for each file.
-func (o *Ops) LearnSizes(ctx context.Context) error {
-	var files []layout.Handle
-	err := o.Store.View(ctx, func(tx store.Tx) error {
-		return o.Volume.ScanOpenRW(tx, 0, func(h layout.Handle) (bool, error) {
-			files = append(files, h)
-			return true, nil
-		})
-	})
-	if err != nil {
-		return err
-	}
-	for _, h := range files {
-		o.marks.add(h.Inode)
-		o.unsure.add(h.Inode)
-	}
-	o.mu.Lock()
-	o.marked = files
-	o.mu.Unlock()
-	o.background(func(ctx context.Context) { o.learnAll(ctx, files) })
-	return nil
-}
-
-// learnAll learns the sizes of files, several passes if data servers are away.
-func (o *Ops) learnAll(ctx context.Context, files []layout.Handle) {
-	for len(files) > 0 {
-		var left []layout.Handle
-		for _, h := range files {
-			if s := o.learnSize(ctx, h); s != nfs4.OK && s != nfs4.ErrStale {
-				left = append(left, h)
-				continue
-			}
-			o.unsure.drop(h.Inode)
-		}
-		if files = left; len(files) > 0 && !o.pause(ctx) {
-			return
-		}
-	}
-}
-
-// learnSize asks the data servers how long a file is and grows it to that.
-func (o *Ops) learnSize(ctx context.Context, h layout.Handle) nfs4.Status {
-	unlock, err := o.files.lock(ctx, h.Inode)
-	if err != nil {
-		return nfs4.ErrDelay
-	}
-	defer unlock()
-	in, s := o.inode(ctx, h)
-	if s != nfs4.OK {
-		return s
-	}
-	if o.Outbox.Pending(o.Volume.Object(in)) {
-		return nfs4.ErrDelay // what is there may be about to be cut
-	}
-	size, err := o.Fleet.Size(ctx, o.Volume.Object(in), in.Layout.DS)
-	if err != nil {
-		return nfs4.ErrDelay
-	}
-	if size <= in.Size {
-		return nfs4.OK
-	}
-	o.Log.Info("size of a file learned from its data servers", zap.Uint64("inode", in.ID),
-		zap.Uint64("known", in.Size), zap.Uint64("found", size))
-	return o.update(ctx, func(tx store.Tx) error {
-		_, err := o.Volume.SetSize(tx, o.Now(), h, size)
-		return err
-	})
-}
-
-// sure is NFS4ERR_DELAY while the size of a file is still being learned.
-func (o *Ops) sure(ino uint64) nfs4.Status {
-	if o.unsure.has(ino) {
-		return nfs4.ErrDelay
-	}
-	return nfs4.OK
 }

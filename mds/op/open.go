@@ -80,6 +80,9 @@ func (o *Ops) openCreate(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs
 		return s
 	}
 	how := &a.How.CreateHow
+	if s := settable(c, &how.Attrs); s != nfs4.OK {
+		return s
+	}
 	if how.Mode == nfs4.CreateUnchecked {
 		s := o.openName(ctx, c, a.Claim.Name, r, op)
 		if s != nfs4.ErrNoEnt {
@@ -90,7 +93,7 @@ func (o *Ops) openCreate(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs
 			return s
 		}
 	}
-	node, s := createNode(how)
+	node, s := createNode(c.Minor, how)
 	if s != nfs4.OK {
 		return s
 	}
@@ -118,7 +121,7 @@ func (o *Ops) openCreate(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs
 }
 
 // createNode is what OPEN is to make.
-func createNode(how *nfs4.CreateHow) (ns.Node, nfs4.Status) {
+func createNode(minor uint32, how *nfs4.CreateHow) (ns.Node, nfs4.Status) {
 	node := ns.Node{Type: nfs4.TypeReg, Attrs: &how.Attrs}
 	switch how.Mode {
 	case nfs4.CreateUnchecked:
@@ -126,7 +129,7 @@ func createNode(how *nfs4.CreateHow) (ns.Node, nfs4.Status) {
 		node.Guarded = true
 	case nfs4.CreateExclusive4_1:
 		node.Exclusive, node.Verifier = true, how.Verifier
-		if how.Attrs.Mask.And(ofExclusive()) != how.Attrs.Mask {
+		if how.Attrs.Mask.And(ofExclusive(minor)) != how.Attrs.Mask {
 			return node, nfs4.ErrInval
 		}
 	case nfs4.CreateExclusive:

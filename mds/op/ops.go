@@ -49,9 +49,12 @@ type Parts struct {
 	Fleet   *fleet.Fleet
 	Outbox  *outbox.Outbox
 	Proxy   *proxy.Proxy
-	Driver  layout.Driver
-	Log     *zap.Logger
-	Now     func() time.Time
+	// Size asks the data servers how long a file's data is: Proxy.Size, but in
+	// a simulation.
+	Size   func(context.Context, proxy.Target) (uint64, error)
+	Driver layout.Driver
+	Log    *zap.Logger
+	Now    func() time.Time
 }
 
 // Config says how operations behave.
@@ -74,6 +77,7 @@ type Ops struct {
 	files   fileLocks
 	orphans marks // files without a name that may be open still
 	marks   marks // files that may grow unseen
+	trimmed marks // of these, those that were cut: a commit may come late
 	unsure  marks // of these, those whose size has to be learned first
 	counter counters
 	boot    nfs4.Verifier
@@ -84,6 +88,7 @@ type Ops struct {
 	old     map[string][]nfs4.ClientID        // client ids from before the start, by owner
 	heirs   map[nfs4.ClientID][]nfs4.ClientID // those of who came back and reclaims
 	retired []nfs4.ClientID                   // those that are fenced, until grace is over
+	settled chan struct{}                     // closed when no client may reclaim and all retired ones are being fenced
 	marked  []layout.Handle                   // the files that were marked at the start
 	work    sync.WaitGroup                    // recalls and clean-ups in the background
 	stop    context.CancelFunc
@@ -93,7 +98,7 @@ type Ops struct {
 // New returns the operations. boot differs at every start; old are the client
 // ids that LoadRecords found.
 func New(cfg Config, p Parts, boot nfs4.Verifier, old map[string][]nfs4.ClientID) *Ops {
-	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{})}
+	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{}), settled: make(chan struct{})}
 	o.ctx, o.stop = context.WithCancel(context.Background())
 	return o
 }

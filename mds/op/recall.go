@@ -55,9 +55,21 @@ func (o *Ops) recallOthers(ctx context.Context, file uint64, except nfs4.ClientI
 // alone locks a file of which no client but one has a layout, after it took
 // those of others back. A client may get a layout again between the recall and
 // the lock; after cfg.Patience of that it is NFS4ERR_DELAY.
+//
+// In grace it is NFS4ERR_GRACE: clients that have not come back yet may have
+// layouts that nobody here knows of. Afterwards those are fenced by rows of the
+// outbox that come before any that the caller adds.
 func (o *Ops) alone(ctx context.Context, file uint64, client nfs4.ClientID) (unlock func(), s nfs4.Status) {
 	wait, cancel := context.WithTimeout(ctx, o.cfg.Patience)
 	defer cancel()
+	if s := o.graceGate(); s != nfs4.OK {
+		return nil, s
+	}
+	select {
+	case <-o.settled:
+	case <-wait.Done():
+		return nil, nfs4.ErrDelay
+	}
 	for {
 		if s := o.recallOthers(wait, file, client); s != nfs4.OK {
 			return nil, s

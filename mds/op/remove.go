@@ -91,6 +91,7 @@ func (o *Ops) free(ctx context.Context, ino uint64) {
 	if s == nfs4.OK {
 		o.orphans.drop(ino)
 		o.marks.drop(ino)
+		o.trimmed.drop(ino)
 		o.Outbox.Kick(in.Layout.DS)
 	}
 }

@@ -16,6 +16,9 @@ func (o *Ops) setattr(ctx context.Context, c *compound.Call, a *nfs4.SetattrArgs
 	if a.ObjAttributes.Unknown {
 		return nfs4.ErrAttrNotSupp
 	}
+	if s := settable(c, &a.ObjAttributes); s != nfs4.OK {
+		return s
+	}
 	if s := c.Resolve(&a.Stateid); s != nfs4.OK {
 		return s
 	}
@@ -91,6 +94,7 @@ func (o *Ops) setSize(ctx context.Context, c *compound.Call, h layout.Handle, a 
 	}
 	obj := o.Volume.Object(done.Inode)
 	if cut {
+		o.trimmed.add(h.Inode)
 		o.Outbox.Kick(done.Inode.Layout.DS)
 	}
 	if cut || o.Outbox.Pending(obj) {

@@ -43,6 +43,11 @@ func (o *Ops) Table() compound.Table {
 		nfs4.OpSecinfo:       {Name: "SECINFO", Flags: fh, Minors: minor, Run: compound.Handle(o.secinfo)},
 		nfs4.OpSecinfoNoName: {Name: "SECINFO_NO_NAME", Flags: fh, Minors: minor, Run: compound.Handle(o.secinfoNoName)},
 
+		nfs4.OpGetXattr:    {Name: "GETXATTR", Flags: fh, Minors: compound.V42, Run: compound.Handle(o.getxattr)},
+		nfs4.OpSetXattr:    {Name: "SETXATTR", Flags: fh | mod, Minors: compound.V42, ReplyMax: changeMax, Run: compound.Handle(o.setxattr)},
+		nfs4.OpListXattrs:  {Name: "LISTXATTRS", Flags: fh, Minors: compound.V42, Run: compound.Handle(o.listxattrs)},
+		nfs4.OpRemoveXattr: {Name: "REMOVEXATTR", Flags: fh | mod, Minors: compound.V42, ReplyMax: changeMax, Run: compound.Handle(o.removexattr)},
+
 		nfs4.OpOpen:          {Name: "OPEN", Flags: fh | mod, Minors: minor, ReplyMax: openMax, Run: compound.Handle(o.open)},
 		nfs4.OpOpenDowngrade: {Name: "OPEN_DOWNGRADE", Flags: fh | mod, Minors: minor, ReplyMax: stateidMax, Run: compound.Handle(o.openDowngrade)},
 		nfs4.OpClose:         {Name: "CLOSE", Flags: fh | mod, Minors: minor, ReplyMax: stateidMax, Run: compound.Handle(o.close)},

@@ -32,13 +32,13 @@ func (o *Ops) nverify(ctx context.Context, c *compound.Call, a *nfs4.NVerifyArgs
 func (o *Ops) same(ctx context.Context, c *compound.Call, a *nfs4.Attrs) (bool, nfs4.Status) {
 	want := a.Mask
 	switch {
-	case a.Unknown || want.And(supported()) != want:
+	case a.Unknown || want.And(supported(c.Minor)) != want:
 		return false, nfs4.ErrAttrNotSupp
-	case want.Has(nfs4.AttrRdattrError) || want.Has(nfs4.AttrTimeAccessSet) || want.Has(nfs4.AttrTimeModifySet):
+	case want.Has(nfs4.AttrRdattrError) || !want.And(writeOnly(c.Minor)).IsZero():
 		return false, nfs4.ErrInval
 	}
 	var is nfs4.Attrs
-	if s := o.attrs(ctx, &is, want, here(c), c.FH); s != nfs4.OK {
+	if s := o.attrs(ctx, c, &is, want); s != nfs4.OK {
 		return false, s
 	}
 	var e1, e2 xdr.Encoder

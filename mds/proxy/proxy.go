@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,11 +27,6 @@ import (
 	"manifold/xdr/nfs4"
 	"manifold/xdr/rpc"
 )
-
-// Self is the client id in the proxy's handles: no client has it. It is the
-// largest there is, since a data server may come to refuse all that are below
-// one that it was told to.
-const Self nfs4.ClientID = 1<<64 - 1
 
 // Target is one file's data.
 type Target struct {
@@ -144,6 +140,30 @@ func (p *Proxy) Commit(ctx context.Context, t Target) (nfs4.Verifier, error) {
 	return p.verifier(t), err
 }
 
+// Size returns how long the file's data is: the largest size of its objects.
+// It fails if one of the data servers does not answer.
+func (p *Proxy) Size(ctx context.Context, t Target) (uint64, error) {
+	sizes := make([]uint64, len(t.Layout.DS))
+	fh := p.handle(t, layout.RightRead)
+	g, ctx := errgroup.WithContext(ctx)
+	for i, id := range t.Layout.DS {
+		g.Go(func() error {
+			return p.with(ctx, id, func(ctx context.Context, _ *peer, c *client.Client) error {
+				var res nfs4.GetattrRes
+				err := c.Compound(ctx, p.cred(),
+					client.Op{Num: nfs4.OpPutFH, Args: &nfs4.PutFHArgs{Object: fh}},
+					client.Op{Num: nfs4.OpGetattr, Args: &nfs4.GetattrArgs{AttrRequest: nfs4.BitmapOf(nfs4.AttrSize)}, Res: &res})
+				sizes[i] = res.ObjAttributes.Size
+				return err
+			})
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return 0, err
+	}
+	return slices.Max(append(sizes, 0)), nil
+}
+
 // each runs do for every piece of the range, each at its data server.
 func (p *Proxy) each(ctx context.Context, t Target, b []byte, off uint64, rights layout.Rights,
 	do func(ctx context.Context, pr *peer, c *client.Client, fh nfs4.FH, b []byte, off uint64) error) error {
@@ -164,7 +184,7 @@ func (p *Proxy) each(ctx context.Context, t Target, b []byte, off uint64, rights
 }
 
 func (p *Proxy) handle(t Target, rights layout.Rights) nfs4.FH {
-	return p.cfg.Keys().SealDS(layout.Capability{Object: t.Object, Client: Self, Rights: rights, Epoch: t.Layout.Epoch})
+	return p.cfg.Keys().SealDS(layout.Capability{Object: t.Object, Client: layout.MDSClient, Rights: rights, Epoch: t.Layout.Epoch})
 }
 
 // cred: the data servers judge handles, not users.
