@@ -15,23 +15,27 @@ import (
 type client struct {
 	id       nfs4.ClientID
 	name     string
-	reclaims bool // was on record, so may reclaim during grace
-	complete bool // has sent RECLAIM_COMPLETE
-	going    bool // Expire was called
+	reclaims bool      // was on record, so may reclaim during grace
+	complete bool      // has sent RECLAIM_COMPLETE
+	going    bool      // Expire was called
+	lapsed   time.Time // since when it is a courtesy client; zero if it is none
 	stakes   map[uint64]*stake
 	// revoked holds, by file, the number of the last layout that was revoked.
 	revoked map[uint64]uint64
-	n       Counts
+	// lost is the delegations that were revoked and not freed: the file by number.
+	lost map[uint64]uint64
+	n    Counts
 }
 
 // stake is what one client has in one file. It is there as long as there is an
-// open or a layout.
+// open, a layout or a delegation.
 type stake struct {
 	client  *client
 	file    *file
 	opens   map[string]*open // by open-owner
 	writers int              // opens for writing
 	grant   *grant
+	deleg   *deleg
 }
 
 // file is what all clients have in one file. It is there as long as a stake is.
@@ -43,6 +47,18 @@ type file struct {
 	access, deny [2]int
 	locks        []byteLock // by first byte
 	blocked      int        // recalls under way that all layouts must wait for
+	writable     int        // layouts to write
+	delegs       int
+	recalled     int    // delegations under recall
+	writer       *deleg // the one to write, if there is one
+}
+
+// used says whether anybody has the file open, or may have it open by itself.
+func (f *file) used() bool { return f.opens+f.delegs > 0 }
+
+// mayWrite says whether a client may write to the file.
+func (st *stake) mayWrite() bool {
+	return st.writers > 0 || st.deleg != nil && st.deleg.write
 }
 
 // of says whether st belongs to the client, and to the file unless that is 0.
@@ -84,7 +100,7 @@ func (c *Core) enter(cl *client, id uint64) *stake {
 
 // leave forgets a stake in which there is nothing left.
 func (c *Core) leave(st *stake) {
-	if len(st.opens) > 0 || st.grant != nil {
+	if len(st.opens) > 0 || st.grant != nil || st.deleg != nil {
 		return
 	}
 	delete(st.client.stakes, st.file.id)
@@ -117,6 +133,7 @@ func opens(n *Counts) *int   { return &n.Opens }
 func owners(n *Counts) *int  { return &n.Owners }
 func locks(n *Counts) *int   { return &n.Locks }
 func layouts(n *Counts) *int { return &n.Layouts }
+func delegs(n *Counts) *int  { return &n.Delegs }
 
 // revoke notes that the layout of a file was revoked. The number of notes is
 // bounded: the oldest goes.
@@ -160,7 +177,8 @@ func (cl *client) unrevoke(sid nfs4.Stateid) {
 // AddClient lets a confirmed client have state, and says whether it may
 // reclaim: name (co_ownerid with its verifier, or what else the record was
 // kept under) is on record and grace runs. A client known already is left as it
-// is. ErrDelay if there are too many, ErrExpired if it is going.
+// is. ErrDelay if there are too many (Stale may name one to expire), ErrExpired
+// if it is going.
 func (c *Core) AddClient(now time.Time, id nfs4.ClientID, name string) (reclaims bool, s nfs4.Status) {
 	if cl := c.clients[id]; cl != nil {
 		if cl.going {
@@ -175,7 +193,7 @@ func (c *Core) AddClient(now time.Time, id nfs4.ClientID, name string) (reclaims
 	reclaims = reclaims && c.inGrace(now)
 	c.clients[id] = &client{
 		id: id, name: name, reclaims: reclaims,
-		stakes: map[uint64]*stake{}, revoked: map[uint64]uint64{},
+		stakes: map[uint64]*stake{}, revoked: map[uint64]uint64{}, lost: map[uint64]uint64{},
 	}
 	c.n.Clients++
 	return reclaims, nfs4.OK
@@ -192,6 +210,7 @@ func (c *Core) Expire(id nfs4.ClientID) Effects {
 		return e
 	}
 	cl.going = true
+	c.unlapse(cl)
 	c.Unrecord(cl.name)
 	all, uses := Grant{Client: id, IOMode: nfs4.IOModeRead}, map[layout.DSID]bool{}
 	for file, st := range cl.stakes {
@@ -223,20 +242,24 @@ func (c *Core) Forget(id nfs4.ClientID) Effects {
 		return e
 	}
 	for _, st := range cl.stakes {
-		had := len(st.opens) > 0
+		had := len(st.opens) > 0 || st.deleg != nil
 		for _, o := range st.opens {
 			c.dropOpen(o)
 		}
 		if st.grant != nil {
 			c.dropGrant(st.grant)
 		}
-		if had && st.file.opens == 0 {
+		if st.deleg != nil {
+			c.dropDeleg(st.deleg)
+		}
+		if had && !st.file.used() {
 			e.Idle = append(e.Idle, st.file.id)
 		}
 		c.leave(st)
 	}
 	slices.Sort(e.Idle)
 	c.Unrecord(cl.name)
+	c.unlapse(cl)
 	delete(c.clients, id)
 	c.n.Clients--
 	return e

@@ -8,15 +8,23 @@ import (
 	"manifold/xdr/nfs4"
 )
 
-// Config says how a Core is to be. All fields are needed.
+// Config says how a Core is to be. All fields are needed, but Courtesy,
+// DelegPause and the limits on delegations, which may be 0.
 type Config struct {
 	// Boot is the number of this start of the server, in every stateid: it must
 	// differ from that of all earlier ones, and not be 0 or 2^32-1.
 	Boot uint32
 	// Grace is how long clients may reclaim after New; 0 means not at all.
 	Grace time.Duration
-	// Recall is how long a client may take to give up a layout: about a lease.
+	// Recall is how long a client may take to give up a layout or a delegation:
+	// about a lease.
 	Recall time.Duration
+	// DelegPause is how long after the recall of a delegation nobody gets one
+	// of the same file.
+	DelegPause time.Duration
+	// Courtesy is how long a client without a lease keeps what nobody else
+	// wants; 0 is not at all.
+	Courtesy time.Duration
 	// PerClient bounds one client (its Clients is not looked at), Total all.
 	PerClient, Total Counts
 }
@@ -24,16 +32,16 @@ type Config struct {
 // Validate says what is wrong with the configuration.
 func (cfg Config) Validate() error {
 	for _, n := range []Counts{cfg.PerClient, cfg.Total} {
-		if n.Opens < 1 || n.Owners < 1 || n.Locks < 1 || n.Layouts < 1 {
-			return errors.New("state: a limit is below 1")
+		if n.Opens < 1 || n.Owners < 1 || n.Locks < 1 || n.Layouts < 1 || n.Delegs < 0 {
+			return errors.New("state: a limit is too low")
 		}
 	}
 	switch {
 	case cfg.Total.Clients < 1:
-		return errors.New("state: a limit is below 1")
+		return errors.New("state: a limit is too low")
 	case cfg.Boot == 0 || cfg.Boot == 1<<32-1:
 		return errors.New("state: boot number 0 or 2^32-1")
-	case cfg.Grace < 0 || cfg.Recall <= 0:
+	case cfg.Grace < 0 || cfg.Recall <= 0 || cfg.DelegPause < 0 || cfg.Courtesy < 0:
 		return errors.New("state: a time is not positive")
 	}
 	return nil
@@ -46,12 +54,17 @@ type Core struct {
 	next    uint64 // number of the newest stateid
 	clients map[nfs4.ClientID]*client
 	files   map[uint64]*file
-	opens   map[uint64]*open // this and the next two by number of the stateid
+	opens   map[uint64]*open // this and the next three by number of the stateid
 	owners  map[uint64]*lockOwner
 	layouts map[uint64]*grant
+	delegs  map[uint64]*deleg
 	onDS    map[layout.DSID]map[*grant]struct{}
 	recalls map[*grant]struct{}
-	n       Counts
+	// recalled is the delegations under recall, cooling the files that had one.
+	recalled map[*deleg]struct{}
+	cooling  cooling
+	courtesy map[*client]struct{}
+	n        Counts
 
 	waiting map[string]struct{} // clients of record that may yet reclaim
 	until   time.Time           // end of grace
@@ -77,10 +90,15 @@ func New(cfg Config, now time.Time, record []string) (*Core, error) {
 		opens:   map[uint64]*open{},
 		owners:  map[uint64]*lockOwner{},
 		layouts: map[uint64]*grant{},
+		delegs:  map[uint64]*deleg{},
 		onDS:    map[layout.DSID]map[*grant]struct{}{},
 		recalls: map[*grant]struct{}{},
 		waiting: map[string]struct{}{},
 		until:   now.Add(cfg.Grace),
+
+		recalled: map[*deleg]struct{}{},
+		cooling:  cooling{at: map[uint64]time.Time{}},
+		courtesy: map[*client]struct{}{},
 	}
 	for _, name := range record {
 		c.waiting[name] = struct{}{}

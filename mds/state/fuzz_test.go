@@ -66,7 +66,7 @@ func (f *fuzzer) pick(k kind) given {
 	case 11:
 		break
 	default:
-		if k != kindLayout {
+		if k != kindLayout && k != kindDeleg || k == kindDeleg && f.one(2) {
 			g.sid.Seqid = 0
 		}
 	}
@@ -85,13 +85,26 @@ func (f *fuzzer) span() layout.Range {
 }
 
 func (f *fuzzer) request() (nfs4.ClientID, uint64, Request) {
-	o := f.pick([]kind{kindOpen, kindOpen, kindOpen, kindLock, kindLayout}[f.n(5)])
-	lo, g := f.pick(kindLock), f.pick(kindLayout)
+	o := f.pick([]kind{kindOpen, kindOpen, kindOpen, kindLock, kindLayout, kindDeleg}[f.n(6)])
+	lo, g, d := f.pick(kindLock), f.pick(kindLayout), f.pick(kindDeleg)
 	id, file := nfs4.ClientID(f.n(3)+1), uint64(f.n(3)+1)
 	owner, odd := []byte{byte(f.n(2))}, f.one(6)
-	switch f.n(16) {
+	switch f.n(22) {
 	case 0, 14, 15:
-		return id, file, OpenReq{id, owner, file, uint32(f.n(4)), uint32(max(f.n(24), 20) - 20), odd}
+		return id, file, f.open(id, file, owner, odd)
+	case 16:
+		r := f.open(d.client, d.file, owner, odd)
+		r.DelegCur, r.Deleg = true, d.sid
+		return d.client, d.file, r
+	case 17, 18:
+		return 0, 0, DelegReturnReq{d.client, d.file, d.sid}
+	case 19:
+		return 0, 0, DelegConflictReq{file, nfs4.ClientID(f.n(4)), f.one(2)}
+	case 20:
+		return 0, 0, GetattrReq{file, nfs4.ClientID(f.n(4))}
+	case 21:
+		answers := []nfs4.Status{nfs4.OK, nfs4.ErrBadHandle, nfs4.ErrDelay, nfs4.ErrBadStateID}
+		return 0, 0, RecallDoneReq{d.file, d.client, d.sid, answers[f.n(4)], f.one(8)}
 	case 1:
 		return 0, 0, CloseReq{o.client, o.file, o.sid}
 	case 2:
@@ -125,6 +138,11 @@ func (f *fuzzer) request() (nfs4.ClientID, uint64, Request) {
 	return 0, 0, RecallDoneReq{g.file, g.client, g.sid, answers[f.n(4)], f.one(8)}
 }
 
+func (f *fuzzer) open(id nfs4.ClientID, file uint64, owner []byte, odd bool) OpenReq {
+	return OpenReq{Client: id, Owner: owner, File: file, Access: uint32(f.n(4)), Deny: uint32(max(f.n(24), 20) - 20), Reclaim: odd,
+		Want: uint32(f.n(8)) << 8, CanCallback: !f.one(8), Created: f.one(8), Prev: nfs4.DelegationType(f.n(4))}
+}
+
 // step makes one call. A Change is sometimes held while clients come and go, as
 // it is while an operation commits; never with another Decide in between, since
 // that may be for the same file.
@@ -145,7 +163,7 @@ func (f *fuzzer) step(t *testing.T) {
 			f.c.Forget(id)
 		}
 	case 8, 9:
-		g := f.pick([]kind{kindOpen, kindLock, kindLock, kindLayout}[f.n(4)])
+		g := f.pick([]kind{kindOpen, kindLock, kindLock, kindLayout, kindDeleg}[f.n(5)])
 		f.c.FreeStateid(g.client, g.sid)
 	case 10:
 		for _, g := range f.c.Overdue(f.now) {
@@ -155,6 +173,19 @@ func (f *fuzzer) step(t *testing.T) {
 			}
 			f.c.Apply(v.Change)
 		}
+		for _, d := range f.c.OverdueDelegs(f.now) {
+			v := f.c.Decide(f.now, RecallDoneReq{File: d.File, Client: d.Client, Stateid: d.Stateid, Revoke: true})
+			if len(v.Effects.Revoked) != 1 {
+				t.Fatalf("overdue %+v is not revoked: %+v", d, v)
+			}
+			f.c.Apply(v.Change)
+		}
+	case 11:
+		f.c.Courtesy(f.now, id)
+	case 12:
+		f.c.Renew(id)
+	case 13:
+		f.expire(t, f.c.Stale(f.now))
 	default:
 		f.decide(t)
 	}
@@ -172,8 +203,11 @@ func (f *fuzzer) decide(t *testing.T) {
 	if f.c.Counts() != before {
 		t.Fatalf("Decide changed %+v into %+v", before, f.c.Counts())
 	}
-	if v.Status != nfs4.OK && (!v.Change.IsZero() || v.Stateid != (nfs4.Stateid{})) {
+	if v.Status != nfs4.OK && (!v.Change.IsZero() && v.Status != nfs4.ErrDelay || v.Stateid != (nfs4.Stateid{}) || v.Delegation.Type != 0) {
 		t.Fatalf("%+v: %+v", r, v)
+	}
+	if v.Delegation.Type != 0 {
+		f.given = append(f.given, given{v.Delegation.Client, v.Delegation.File, v.Delegation.Stateid})
 	}
 	if v.Stateid.Seqid == 0 && v.Stateid != (nfs4.Stateid{}) {
 		t.Fatalf("%+v: stateid %v", r, v.Stateid)
@@ -191,13 +225,30 @@ func (f *fuzzer) decide(t *testing.T) {
 	if _, ok := f.c.Apply(v.Change); !ok {
 		t.Fatalf("%+v: not applied", r)
 	}
+	if f.one(2) {
+		f.expire(t, v.Effects.Expire)
+	}
+}
+
+// expire ends courtesy clients, in most cases at once.
+func (f *fuzzer) expire(t *testing.T, ids []nfs4.ClientID) {
+	for _, id := range ids {
+		if cl := f.c.clients[id]; cl == nil || cl.lapsed.IsZero() || cl.going {
+			t.Fatalf("client %d is to expire, and is %+v", id, cl)
+		}
+		f.c.Expire(id)
+		if !f.one(4) {
+			f.c.Forget(id)
+		}
+	}
 }
 
 func runFuzz(t *testing.T, in []byte) {
 	cfg := testConfig()
 	cfg.Grace, cfg.Recall = 30*time.Second, 10*time.Second
-	cfg.PerClient = Counts{Opens: 4, Owners: 3, Locks: 6, Layouts: 2}
-	cfg.Total = Counts{Clients: 3, Opens: 9, Owners: 6, Locks: 12, Layouts: 4}
+	cfg.DelegPause, cfg.Courtesy = 2*time.Second, 20*time.Second
+	cfg.PerClient = Counts{Opens: 4, Owners: 3, Locks: 6, Layouts: 2, Delegs: 2}
+	cfg.Total = Counts{Clients: 3, Opens: 9, Owners: 6, Locks: 12, Layouts: 4, Delegs: 4}
 	c, err := New(cfg, time.Unix(0, 0), []string{"b", "c"})
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +267,8 @@ func runFuzz(t *testing.T, in []byte) {
 		c.Forget(id)
 	}
 	checkInvariants(t, c)
-	if c.Counts() != (Counts{}) || len(c.files) != 0 || len(c.recalls) != 0 || len(c.onDS) != 0 {
+	if c.Counts() != (Counts{}) || len(c.files) != 0 || len(c.recalls) != 0 || len(c.onDS) != 0 ||
+		len(c.delegs) != 0 || len(c.recalled) != 0 || len(c.courtesy) != 0 {
 		t.Fatalf("left over: %+v, %d files, %d recalls, %d data servers", c.Counts(), len(c.files), len(c.recalls), len(c.onDS))
 	}
 }
@@ -226,7 +278,8 @@ func runFuzz(t *testing.T, in []byte) {
 func checkBounds(t *testing.T, c *Core) {
 	t.Helper()
 	over := func(n, limit Counts) bool {
-		return n.Opens > limit.Opens || n.Owners > limit.Owners || n.Locks > limit.Locks || n.Layouts > limit.Layouts
+		return n.Opens > limit.Opens || n.Owners > limit.Owners || n.Locks > limit.Locks || n.Layouts > limit.Layouts ||
+			n.Delegs > limit.Delegs
 	}
 	if over(c.n, c.cfg.Total) {
 		t.Fatalf("%+v, bound %+v", c.n, c.cfg.Total)

@@ -23,13 +23,15 @@ func checkInvariants(t *testing.T, c *Core) {
 		all.Owners += n.Owners
 		all.Locks += n.Locks
 		all.Layouts += n.Layouts
+		all.Delegs += n.Delegs
 	}
 	if all != c.n {
 		t.Fatalf("counts %+v, has %+v", c.n, all)
 	}
-	if len(c.opens) != all.Opens || len(c.owners) != all.Owners || len(c.layouts) != all.Layouts {
-		t.Fatalf("index %d %d %d, has %+v", len(c.opens), len(c.owners), len(c.layouts), all)
+	if len(c.opens) != all.Opens || len(c.owners) != all.Owners || len(c.layouts) != all.Layouts || len(c.delegs) != all.Delegs {
+		t.Fatalf("index %d %d %d %d, has %+v", len(c.opens), len(c.owners), len(c.layouts), len(c.delegs), all)
 	}
+	checkDelegs(t, c)
 	for id, f := range c.files {
 		if f.id != id || len(f.stakes) == 0 {
 			t.Fatalf("file %d under %d with %d stakes", f.id, id, len(f.stakes))
@@ -61,13 +63,79 @@ func checkInvariants(t *testing.T, c *Core) {
 	}
 }
 
+// checkDelegs looks at the sets of delegations, courtesy clients and files that
+// cool down.
+func checkDelegs(t *testing.T, c *Core) {
+	t.Helper()
+	recalled := 0
+	for num, d := range c.delegs {
+		st := d.stake
+		if d.num != num || st.deleg != d || c.clients[st.client.id] != st.client || c.files[st.file.id] != st.file || d.sid.Seqid == 0 {
+			t.Fatalf("delegation %+v is wrong", d.show())
+		}
+		if !d.due.IsZero() {
+			recalled++
+			if _, ok := c.recalled[d]; !ok {
+				t.Fatal("recall of a delegation is not listed")
+			}
+		}
+	}
+	if recalled != len(c.recalled) {
+		t.Fatalf("%d recalls of delegations listed, has %d", len(c.recalled), recalled)
+	}
+	lapsed := 0
+	for _, cl := range c.clients {
+		if !cl.lapsed.IsZero() {
+			lapsed++
+			if _, ok := c.courtesy[cl]; !ok || cl.going {
+				t.Fatalf("client %d lapsed, listed: %v, going: %v", cl.id, ok, cl.going)
+			}
+		}
+		if len(cl.lost) > max(c.cfg.PerClient.Delegs, 1) {
+			t.Fatalf("%d notes of revoked delegations", len(cl.lost))
+		}
+	}
+	if lapsed != len(c.courtesy) {
+		t.Fatalf("%d courtesy clients listed, has %d", len(c.courtesy), lapsed)
+	}
+	if n := len(c.cooling.order); n > max(c.cfg.Total.Delegs, 1) || len(c.cooling.at) > n {
+		t.Fatalf("%d files cool down, %d in order", len(c.cooling.at), n)
+	}
+}
+
+// checkBarred fails t if a delegation and what it bars are out at once: a
+// delegation to write with anything of another client, one to read with what
+// writes or denies reading (RFC 8881 section 10.4).
+func checkBarred(t *testing.T, f *file) {
+	t.Helper()
+	for id, st := range f.stakes {
+		d := st.deleg
+		if d == nil {
+			continue
+		}
+		for other, so := range f.stakes {
+			if other == id {
+				continue
+			}
+			if so.deleg != nil && (d.write || so.deleg.write) {
+				t.Fatalf("file %d: delegations of %d and %d conflict", f.id, id, other)
+			}
+			for _, o := range so.opens {
+				if d.write || o.access&2 != 0 || o.deny&1 != 0 {
+					t.Fatalf("file %d: delegation of %d (write %v) and open %+v of %d", f.id, id, d.write, o.share, other)
+				}
+			}
+		}
+	}
+}
+
 func checkClient(t *testing.T, c *Core, cl *client) (n Counts) {
 	t.Helper()
 	for id, st := range cl.stakes {
 		if st.client != cl || st.file.id != id || c.files[id] != st.file || st.file.stakes[cl.id] != st {
 			t.Fatalf("stake of client %d in file %d is not linked", cl.id, id)
 		}
-		if len(st.opens) == 0 && st.grant == nil {
+		if len(st.opens) == 0 && st.grant == nil && st.deleg == nil {
 			t.Fatalf("stake of client %d in file %d is empty", cl.id, id)
 		}
 		writers := 0
@@ -87,6 +155,12 @@ func checkClient(t *testing.T, c *Core, cl *client) (n Counts) {
 				n.Owners++
 				n.Locks += lo.ranges
 			}
+		}
+		if st.deleg != nil {
+			if c.delegs[st.deleg.num] != st.deleg {
+				t.Fatalf("delegation %+v is not listed", st.deleg.show())
+			}
+			n.Delegs++
 		}
 		if writers != st.writers {
 			t.Fatalf("%d writers, has %d", st.writers, writers)
@@ -125,7 +199,23 @@ func checkFile(t *testing.T, f *file) {
 		if g := st.grant; g != nil && g.recall != nil && g.recall.blocking {
 			want.blocked++
 		}
+		if st.grant != nil && st.grant.rw {
+			want.writable++
+		}
+		if d := st.deleg; d != nil {
+			want.delegs++
+			if !d.due.IsZero() {
+				want.recalled++
+			}
+			if d.write {
+				want.writer = d
+			}
+		}
 	}
+	if want.delegs != f.delegs || want.recalled != f.recalled || want.writer != f.writer || want.writable != f.writable {
+		t.Fatalf("file %d counts %+v, has %+v", f.id, f, want)
+	}
+	checkBarred(t, f)
 	if want.opens != f.opens || want.access != f.access || want.deny != f.deny || want.blocked != f.blocked {
 		t.Fatalf("file %d counts %+v, has %+v", f.id, f, want)
 	}

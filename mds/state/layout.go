@@ -70,7 +70,7 @@ func (r LayoutGetReq) decide(c *Core, _ env) Verdict {
 		return refuse(nfs4.ErrRecallConflict)
 	case st.file.blocked > 0:
 		return refuse(nfs4.ErrLayoutTryLater)
-	case rw && st.writers == 0 && (g == nil || !g.rw):
+	case rw && !st.mayWrite() && (g == nil || !g.rw):
 		return refuse(nfs4.ErrOpenMode)
 	}
 	act := layoutGetAct{client: r.Client, file: r.File, rw: rw, ds: r.DS, onClose: r.ReturnOnClose}
@@ -80,7 +80,7 @@ func (r LayoutGetReq) decide(c *Core, _ env) Verdict {
 		act.sid, act.num = bump(g.sid), g.num
 	} else if c.room(cl, layouts, 1) != nfs4.OK {
 		// The client then does its I/O through this server.
-		return refuse(nfs4.ErrLayoutUnavailable)
+		return c.full(nfs4.ErrLayoutUnavailable, layouts)
 	} else {
 		act.sid, act.num = c.mint(kindLayout, r.Client, r.File)
 	}
@@ -97,6 +97,8 @@ func (r LayoutGetReq) admit(c *Core) nfs4.Status {
 		s = nfs4.ErrBadStateID
 	case k == kindLayout:
 		_, s = c.findGrant(r.Client, r.File, r.Stateid)
+	case k == kindDeleg:
+		_, s = c.findDeleg(r.Client, r.File, r.Stateid)
 	default:
 		_, s = c.findUse(r.Client, r.File, r.Stateid)
 	}
@@ -128,7 +130,7 @@ func (a layoutGetAct) apply(c *Core, _ *Effects) bool {
 		c.count(cl, layouts, 1)
 	}
 	g.sid, g.onClose = a.sid, a.onClose
-	g.read, g.rw = g.read || !a.rw, g.rw || a.rw
+	g.become(g.read || !a.rw, g.rw || a.rw)
 	for _, ds := range a.ds {
 		if !slices.Contains(g.ds, ds) {
 			g.ds = append(g.ds, ds)
@@ -234,11 +236,23 @@ func (c *Core) giveBack(g *grant, a layoutReturnAct) {
 		c.leave(g.stake)
 		return
 	}
-	g.read, g.rw = g.read && !a.read, rw
+	g.become(g.read && !a.read, rw)
+}
+
+// become changes the iomodes of a layout.
+func (g *grant) become(read, rw bool) {
+	if g.rw {
+		g.stake.file.writable--
+	}
+	if rw {
+		g.stake.file.writable++
+	}
+	g.read, g.rw = read, rw
 }
 
 // dropGrant ends a layout, and its recall. The stake stays.
 func (c *Core) dropGrant(g *grant) {
+	g.become(false, false)
 	c.setRecall(g, nil)
 	for _, ds := range g.ds {
 		delete(c.onDS[ds], g)
@@ -262,7 +276,7 @@ func (r LayoutCommitReq) decide(c *Core, e env) Verdict {
 	k, num, s := c.parse(r.Stateid)
 	switch {
 	case s == nfs4.ErrStaleStateID:
-		if st := cl.stakes[r.File]; st != nil && st.writers > 0 {
+		if st := cl.stakes[r.File]; st != nil && st.mayWrite() {
 			return Verdict{}
 		}
 		// Linux lets this one pass. The size is learned from the data servers.

@@ -62,20 +62,30 @@ func (lo *lockOwner) owned(id nfs4.ClientID, owner string) bool {
 	return lo.open.stake.client.id == id && lo.owner == owner
 }
 
-// blocker returns the first lock that keeps a lock-owner from s. f may be nil.
-func (f *file) blocker(id nfs4.ClientID, owner string, s span, write bool) (byteLock, bool) {
+// contested says whether a lock keeps a lock-owner from s, and answers with the
+// first of those that are to stay. f may be nil.
+func (f *file) contested(id nfs4.ClientID, owner string, s span, write bool) (v Verdict, inWay bool) {
 	if f == nil {
-		return byteLock{}, false
+		return v, false
 	}
+	var gone fading
 	for _, l := range f.locks {
 		if l.first > s.last {
 			break
 		}
-		if l.overlaps(s) && (write || l.write) && !l.by.owned(id, owner) {
-			return l, true
+		if !l.overlaps(s) || !write && !l.write || l.by.owned(id, owner) {
+			continue
 		}
+		if cl := l.by.open.stake.client; cl.id != id && cl.fading() {
+			gone.add(cl)
+			continue
+		}
+		return Verdict{Status: nfs4.ErrDenied, Denied: l.denied()}, true
 	}
-	return byteLock{}, false
+	if len(gone) > 0 {
+		return gone.delay(), true
+	}
+	return v, false
 }
 
 // denied is how a lock in the way is told (RFC 8881 section 18.10.2).
@@ -137,20 +147,20 @@ func (r LockReq) decide(c *Core, e env) Verdict {
 		return refuse(nfs4.ErrOpenMode)
 	}
 	f, at := o.stake.file, spanOf(r.Range)
-	if l, ok := f.blocker(r.Client, owner, at, write); ok {
+	if v, inWay := f.contested(r.Client, owner, at, write); inWay {
 		if r.Reclaim {
 			return refuse(nfs4.ErrReclaimConflict)
 		}
-		return Verdict{Status: nfs4.ErrDenied, Denied: l.denied()}
+		return v
 	}
 	if s := c.room(cl, locks, f.growth(r.Client, owner, at, false)); s != nfs4.OK {
-		return refuse(s)
+		return c.full(s, locks)
 	}
 	act := lockAct{client: r.Client, open: o.num, owner: owner, at: at, write: write}
 	if lo := o.owners[owner]; lo != nil {
 		act.sid, act.num = bump(lo.sid), lo.num
 	} else if s := c.room(cl, owners, 1); s != nfs4.OK {
-		return refuse(s)
+		return c.full(s, owners)
 	} else {
 		act.sid, act.num = c.mint(kindLock, r.Client, r.File)
 	}
@@ -218,10 +228,8 @@ func (r LocktReq) decide(c *Core, e env) Verdict {
 	if s := c.mayClaim(e.now, cl, false); s != nfs4.OK {
 		return refuse(s)
 	}
-	if l, ok := c.files[r.File].blocker(r.Client, string(r.Owner), spanOf(r.Range), write); ok {
-		return Verdict{Status: nfs4.ErrDenied, Denied: l.denied()}
-	}
-	return Verdict{}
+	v, _ := c.files[r.File].contested(r.Client, string(r.Owner), spanOf(r.Range), write)
+	return v
 }
 
 func (r LockuReq) decide(c *Core, _ env) Verdict {

@@ -72,8 +72,8 @@ type lockRig struct {
 }
 
 func testConfig() Config {
-	n := Counts{Clients: 100, Opens: 1000, Owners: 1000, Locks: 10000, Layouts: 1000}
-	return Config{Boot: 1, Grace: time.Minute, Recall: time.Minute, PerClient: n, Total: n}
+	n := Counts{Clients: 100, Opens: 1000, Owners: 1000, Locks: 10000, Layouts: 1000, Delegs: 1000}
+	return Config{Boot: 1, Grace: time.Minute, Recall: time.Minute, DelegPause: 10 * time.Second, Courtesy: time.Hour, PerClient: n, Total: n}
 }
 
 func newCore(t testing.TB, clients int) *Core { return newCoreWith(t, testConfig(), clients) }

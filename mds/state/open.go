@@ -72,31 +72,53 @@ func (r OpenReq) decide(c *Core, e env) Verdict {
 	switch {
 	case s != nfs4.OK:
 		return refuse(s)
-	case !want.valid():
+	case !want.valid() || r.Reclaim && r.DelegCur:
 		return refuse(nfs4.ErrInval)
 	}
-	if s := c.mayClaim(e.now, cl, r.Reclaim); s != nfs4.OK {
+	if s := r.admit(c, e, cl); s != nfs4.OK {
 		return refuse(s)
+	}
+	// Its holder may have closed what stands here as open, so what shares deny is
+	// known only when a delegation is back.
+	f := c.files[r.File]
+	if v, inWay := c.breakDelegs(e, f, r.Client, want); inWay {
+		return v
 	}
 	var own *open
 	if st := cl.stakes[r.File]; st != nil {
 		own = st.opens[string(r.Owner)]
 	}
-	if c.files[r.File].conflicts(want, own) {
-		if r.Reclaim {
-			return refuse(nfs4.ErrReclaimConflict)
-		}
-		return refuse(nfs4.ErrShareDenied)
+	if r.Reclaim && f.conflicts(want, own) {
+		return refuse(nfs4.ErrReclaimConflict)
+	} else if v, inWay := f.opposed(r.Client, want, own, nfs4.ErrShareDenied); inWay {
+		return v
 	}
 	act := openAct{client: r.Client, file: r.File, owner: string(r.Owner), want: want}
 	if own != nil {
 		act.sid, act.num = bump(own.sid), own.num
 	} else if s := c.room(cl, opens, 1); s != nfs4.OK {
-		return refuse(s)
+		return c.full(s, opens)
 	} else {
 		act.sid, act.num = c.mint(kindOpen, r.Client, r.File)
 	}
-	return Verdict{Stateid: act.sid, Change: Change{act}}
+	v := Verdict{Stateid: act.sid}
+	act.deleg, v.Delegation, v.WhyNone = r.delegate(c, e, cl)
+	v.Change = Change{act}
+	return v
+}
+
+// admit says whether the client may open anything now. What it opened under a
+// delegation is no new state: nobody else can have got, or reclaim, what
+// conflicts with it.
+func (r OpenReq) admit(c *Core, e env, cl *client) nfs4.Status {
+	if r.DelegCur {
+		d, s := c.findDeleg(r.Client, r.File, r.Deleg)
+		within := r.Access&nfs4.ShareAccessWrite == 0 && r.Deny&nfs4.ShareDenyRead == 0
+		if s != nfs4.OK || d.write || within {
+			return s
+		}
+	}
+	return c.mayClaim(e.now, cl, r.Reclaim)
 }
 
 // openAct adds a share to an open-owner's open, or makes that.
@@ -107,6 +129,7 @@ type openAct struct {
 	want   share
 	sid    nfs4.Stateid
 	num    uint64
+	deleg  delegAct
 }
 
 func (a openAct) apply(c *Core, _ *Effects) bool {
@@ -126,6 +149,7 @@ func (a openAct) apply(c *Core, _ *Effects) bool {
 	o.sid = a.sid
 	o.seen |= a.want.bit()
 	o.become(share{o.access | a.want.access, o.deny | a.want.deny})
+	c.giveDeleg(st, a.deleg)
 	return true
 }
 
@@ -186,15 +210,25 @@ func (r CloseReq) decide(c *Core, e env) Verdict {
 	}
 	v := Verdict{Stateid: nfs4.StateidInvalid()}
 	act := closeAct{client: r.Client, file: r.File, num: o.num}
-	if g := o.stake.grant; g != nil && g.onClose && g.recall == nil && len(o.stake.opens) == 1 {
-		// The client was told to return it first (RFC 8881 section 18.43.3: be
-		// prepared to recall).
-		act.left = recallAct{client: r.Client, file: r.File, num: g.num,
-			recall: recall{seqid: bump(g.sid).Seqid, deadline: c.deadline(e.now)}}
-		v.Effects.Recall = []Grant{g.recalled(act.left.recall)}
+	if o.stake.deleg == nil {
+		act.left, v.Effects.Recall = c.leftLayout(e, o.stake, len(o.stake.opens)-1)
 	}
 	v.Change = Change{act}
 	return v
+}
+
+// leftLayout returns the recall of the layout that a client was to return with
+// its last open or delegation of the file and did not, if opens are left and no
+// delegation (RFC 8881 section 18.43.3: be prepared to recall). With recallAct's
+// num 0 there is none.
+func (c *Core) leftLayout(e env, st *stake, opens int) (recallAct, []Grant) {
+	g := st.grant
+	if g == nil || !g.onClose || g.recall != nil || opens > 0 {
+		return recallAct{}, nil
+	}
+	act := recallAct{client: st.client.id, file: st.file.id, num: g.num,
+		recall: recall{seqid: bump(g.sid).Seqid, deadline: c.deadline(e.now)}}
+	return act, []Grant{g.recalled(act.recall)}
 }
 
 // closeAct drops an open, and begins to recall the layout that it leaves.
@@ -212,7 +246,7 @@ func (a closeAct) apply(c *Core, e *Effects) bool {
 	}
 	st := o.stake
 	c.dropOpen(o)
-	if st.file.opens == 0 {
+	if !st.file.used() {
 		e.Idle = append(e.Idle, a.file)
 	}
 	if a.left.num != 0 {
@@ -249,12 +283,19 @@ func (r IOReq) decide(c *Core, e env) Verdict {
 		case c.inGrace(e.now):
 			// A share reservation that denies this may be yet to be reclaimed.
 			return refuse(nfs4.ErrGrace)
-		case r.Stateid.IsBypass() && !r.Write:
-			return Verdict{}
-		case f.conflicts(use, nil):
-			return refuse(nfs4.ErrLocked)
 		}
-		return Verdict{}
+		v, inWay := c.breakDelegs(e, f, r.Client, use)
+		if !inWay && !(r.Stateid.IsBypass() && !r.Write) {
+			v, _ = f.opposed(r.Client, use, nil, nfs4.ErrLocked)
+		}
+		return v
+	}
+	if k, _, s := c.parse(r.Stateid); s == nfs4.OK && k == kindDeleg {
+		d, s := c.findDeleg(r.Client, r.File, r.Stateid)
+		if s == nfs4.OK && r.Write && !d.write {
+			s = nfs4.ErrOpenMode
+		}
+		return refuse(s)
 	}
 	o, s := c.findUse(r.Client, r.File, r.Stateid)
 	switch {
@@ -264,13 +305,12 @@ func (r IOReq) decide(c *Core, e env) Verdict {
 		return Verdict{}
 	case r.Write:
 		return refuse(nfs4.ErrOpenMode)
-	case f.conflicts(use, o):
-		return refuse(nfs4.ErrLocked)
 	}
 	// A client that writes parts of pages must read them first, so an open for
 	// writing may read too, but not past another's denial (RFC 8881 section
 	// 9.1.2).
-	return Verdict{}
+	v, _ := f.opposed(r.Client, use, o, nfs4.ErrLocked)
+	return v
 }
 
 // refuse is a Verdict that changes nothing.

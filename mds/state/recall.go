@@ -36,6 +36,7 @@ func (r RecallReq) decide(c *Core, e env) Verdict {
 	}
 	var v Verdict
 	var acts recallActs
+	var gone fading
 	for id, st := range f.stakes {
 		g := st.grant
 		if g == nil || r.Client != 0 && id != r.Client || r.Client == 0 && id == r.Except {
@@ -46,12 +47,18 @@ func (r RecallReq) decide(c *Core, e env) Verdict {
 			act.recall = *g.recall
 		} else {
 			act.recall = recall{seqid: bump(g.sid).Seqid, deadline: c.deadline(e.now)}
-			v.Effects.Recall = append(v.Effects.Recall, g.recalled(act.recall))
+			if !st.client.fading() {
+				v.Effects.Recall = append(v.Effects.Recall, g.recalled(act.recall))
+			}
+		}
+		if st.client.fading() {
+			gone.add(st.client)
 		}
 		act.recall.blocking = act.recall.blocking || r.Client == 0
 		acts = append(acts, act)
 	}
 	slices.SortFunc(v.Effects.Recall, byFile)
+	v.Effects.Expire = gone.expire()
 	if len(acts) > 0 {
 		v.Change = Change{acts}
 	}
@@ -90,6 +97,9 @@ func (as recallActs) apply(c *Core, e *Effects) bool {
 }
 
 func (r RecallDoneReq) decide(c *Core, e env) Verdict {
+	if k, _, s := c.parse(r.Stateid); s == nfs4.OK && k == kindDeleg {
+		return r.delegDone(c, e)
+	}
 	st := c.stake(r.Client, r.File)
 	if st == nil || st.grant == nil || st.grant.recall == nil || st.grant.sid.Other != r.Stateid.Other {
 		return Verdict{} // returned meanwhile
@@ -150,10 +160,11 @@ func (c *Core) Overdue(now time.Time) []Grant {
 	return out
 }
 
-// Opens returns how many opens the file has.
+// Opens returns how many opens and delegations the file has: the holder of a
+// delegation may have it open without a word.
 func (c *Core) Opens(file uint64) int {
 	if f := c.files[file]; f != nil {
-		return f.opens
+		return f.opens + f.delegs
 	}
 	return 0
 }

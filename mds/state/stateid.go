@@ -13,6 +13,7 @@ const (
 	kindOpen   kind = 1
 	kindLock   kind = 2
 	kindLayout kind = 3
+	kindDeleg  kind = 4
 )
 
 // A stateid's other: boot number (4 bytes), kind (4 bits), a hash of client and
@@ -104,7 +105,7 @@ func (c *Core) findOwner(id nfs4.ClientID, file uint64, sid nfs4.Stateid) (*lock
 }
 
 // findUse returns the open that sid names or, for a lock-owner's, belongs to:
-// what READ, WRITE and LAYOUTGET may be done with.
+// what READ and WRITE may be done with, but for a delegation.
 func (c *Core) findUse(id nfs4.ClientID, file uint64, sid nfs4.Stateid) (*open, nfs4.Status) {
 	if k, _, s := c.parse(sid); s == nfs4.OK && k == kindLock {
 		lo, s := c.findOwner(id, file, sid)
@@ -155,6 +156,8 @@ func (c *Core) TestStateid(id nfs4.ClientID, sid nfs4.Stateid) nfs4.Status {
 		_, s = c.findOwner(id, 0, sid)
 	case kindLayout:
 		_, s = c.findGrant(id, 0, sid)
+	case kindDeleg:
+		_, s = c.findDeleg(id, 0, sid)
 	default:
 		s = nfs4.ErrBadStateID
 	}
@@ -166,11 +169,16 @@ func (c *Core) TestStateid(id nfs4.ClientID, sid nfs4.Stateid) nfs4.Status {
 // revocation left.
 func (c *Core) FreeStateid(id nfs4.ClientID, sid nfs4.Stateid) nfs4.Status {
 	s := c.TestStateid(id, sid)
-	if s == nfs4.ErrAdminRevoked {
+	switch s {
+	case nfs4.OK:
+	case nfs4.ErrAdminRevoked:
 		c.clients[id].unrevoke(sid)
 		return nfs4.OK
-	}
-	if s != nfs4.OK {
+	case nfs4.ErrDelegRevoked:
+		_, num, _ := c.parse(sid)
+		delete(c.clients[id].lost, num)
+		return nfs4.OK
+	default:
 		return s
 	}
 	if lo, s := c.findOwner(id, 0, sid); s == nfs4.OK && lo.ranges == 0 {

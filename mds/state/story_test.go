@@ -69,6 +69,12 @@ func (a args) mode(key string) uint32 {
 	return map[string]uint32{"": 0, "none": 0, "r": 1, "w": 2, "rw": 3, "bad": 4}[a[key]]
 }
 
+// want is OPEN's wish for a delegation. Most stories are about other things: no.
+func (a args) want() uint32 {
+	return map[string]uint32{"": nfs4.WantNoDeleg, "no": nfs4.WantNoDeleg, "none": nfs4.WantNoPreference, "r": nfs4.WantReadDeleg,
+		"w": nfs4.WantWriteDeleg, "any": nfs4.WantAnyDeleg, "cancel": nfs4.WantCancel, "bad": 0x700, "signal": nfs4.WantSignalAvail}[a["want"]]
+}
+
 func (a args) client() nfs4.ClientID { return nfs4.ClientID(a.num("c", 1)) }
 func (a args) file() uint64          { return a.num("f", 1) }
 
@@ -85,8 +91,10 @@ func (a args) iomode() nfs4.IOMode {
 }
 
 // sid resolves sid=name, sid=name/seqid, and the special ones.
-func (s *story) sid() nfs4.Stateid {
-	name, seq, _ := strings.Cut(s.a["sid"], "/")
+func (s *story) sid() nfs4.Stateid { return s.named(s.a["sid"]) }
+
+func (s *story) named(word string) nfs4.Stateid {
+	name, seq, _ := strings.Cut(word, "/")
 	switch name {
 	case "anonymous":
 		return nfs4.StateidAnonymous()
@@ -209,7 +217,23 @@ func (s *story) show(cmd string) string {
 		}
 		return s.grants("", c.Layouts(a.file(), nfs4.ClientID(a.num("except", 0))))
 	case "overdue":
+		if a.has("delegs") {
+			return s.delegs("overdue", c.OverdueDelegs(s.now))
+		}
 		return s.grants("overdue", c.Overdue(s.now))
+	case "delegs":
+		if a.has("c") {
+			return s.delegs("of", c.DelegationsOf(a.client()))
+		}
+		return s.delegs("", c.Delegations(a.file(), nfs4.ClientID(a.num("except", 0))))
+	case "lost":
+		return strconv.Itoa(c.Revoked(a.client()))
+	case "courtesy":
+		return fmt.Sprint(c.Courtesy(s.now, a.client()))
+	case "renew":
+		return fmt.Sprint(c.Renew(a.client()))
+	case "stale":
+		return fmt.Sprint(c.Stale(s.now))
 	}
 	s.t.Fatalf("unknown command %q", cmd)
 	return ""
@@ -220,7 +244,13 @@ func (s *story) request(cmd string) Request {
 	id, file := a.client(), a.file()
 	switch cmd {
 	case "open":
-		return OpenReq{id, []byte(a["owner"]), file, a.mode("access"), a.mode("deny"), a.has("reclaim")}
+		r := OpenReq{Client: id, Owner: []byte(a["owner"]), File: file, Access: a.mode("access"), Deny: a.mode("deny"),
+			Reclaim: a.has("reclaim"), Want: a.want(), CanCallback: !a.has("nocb"), Created: a.has("created"),
+			Prev: nfs4.DelegationType(a.mode("prev")), DelegCur: a.has("cur")}
+		if r.DelegCur {
+			r.Deleg = s.named(a["cur"])
+		}
+		return r
 	case "close":
 		return CloseReq{id, file, s.sid()}
 	case "downgrade":
@@ -254,8 +284,16 @@ func (s *story) request(cmd string) Request {
 		return RecallReq{file, nfs4.ClientID(a.num("c", 0)), nfs4.ClientID(a.num("except", 0))}
 	case "answer":
 		answers := map[string]nfs4.Status{"ok": nfs4.OK, "nomatching": nfs4.ErrNoMatchingLayout,
-			"delay": nfs4.ErrDelay, "old": nfs4.ErrOldStateID, "bad": nfs4.ErrBadStateID}
+			"delay": nfs4.ErrDelay, "old": nfs4.ErrOldStateID, "bad": nfs4.ErrBadStateID, "badhandle": nfs4.ErrBadHandle}
 		return RecallDoneReq{file, id, s.sid(), answers[a["says"]], a.has("revoke")}
+	case "delegreturn":
+		return DelegReturnReq{id, file, s.sid()}
+	case "change":
+		return DelegConflictReq{file, nfs4.ClientID(a.num("c", 0)), true}
+	case "look":
+		return DelegConflictReq{file, nfs4.ClientID(a.num("c", 0)), false}
+	case "getattr":
+		return GetattrReq{file, nfs4.ClientID(a.num("c", 0))}
 	}
 	return nil
 }
@@ -267,7 +305,7 @@ func (s *story) decide(r Request) string {
 			d := v.Denied
 			return fmt.Sprintf("%v by %d:%s %s %d+%s", v.Status, d.Owner.ClientID, d.Owner.Owner, lockName(d.LockType), d.Offset, length(d.Length))
 		}
-		return v.Status.String()
+		return v.Status.String() + s.begin(v)
 	}
 	out := "ok"
 	if v.Stateid != (nfs4.Stateid{}) {
@@ -277,6 +315,15 @@ func (s *story) decide(r Request) string {
 			s.sids[name] = v.Stateid
 		}
 		out += " " + s.name(v.Stateid)
+	}
+	if open, ok := r.(OpenReq); ok && v.Delegation.Type == nfs4.DelegateNone && s.a.has("want") && open.Want != nfs4.WantNoDeleg {
+		out += " " + whyNot(v.WhyNone)
+	}
+	if v.Delegation.Type != nfs4.DelegateNone {
+		if as := s.a["deleg"]; as != "" {
+			s.sids[as] = v.Delegation.Stateid
+		}
+		out += " " + s.delegs("deleg", []Delegation{v.Delegation})
 	}
 	out += s.effects(v.Effects)
 	for _, g := range v.Effects.Recall {
@@ -294,8 +341,52 @@ func (s *story) decide(r Request) string {
 	return out + s.effects(e)
 }
 
+// whyNot is WhyNone in short.
+func whyNot(why nfs4.WhyNoDelegation) string {
+	return map[nfs4.WhyNoDelegation]string{nfs4.NoDelegNotWanted: "unwanted", nfs4.NoDelegContention: "contention",
+		nfs4.NoDelegResource: "resource", nfs4.NoDelegNotSuppDowngrade: "nodowngrade", nfs4.NoDelegCancelled: "cancelled"}[why]
+}
+
+// begin does what ErrDelay asks for: recalls begin.
+func (s *story) begin(v Verdict) string {
+	out := s.effects(v.Effects)
+	if h := s.a["hold"]; h != "" {
+		s.held[h] = v.Change
+		return out + " held"
+	}
+	e, ok := s.c.Apply(v.Change)
+	if !ok {
+		out += " gone"
+	}
+	return out + s.effects(e)
+}
+
+func (s *story) delegs(what string, ds []Delegation) string {
+	var out []string
+	for _, d := range ds {
+		line := fmt.Sprintf("c=%d f=%d %s %s", d.Client, d.File, s.name(d.Stateid), map[nfs4.DelegationType]string{1: "r", 2: "w"}[d.Type])
+		if d.Recall {
+			line += " back"
+		}
+		if !d.Deadline.IsZero() {
+			line += fmt.Sprintf(" by %d", d.Deadline.Unix())
+		}
+		out = append(out, line)
+	}
+	return what + "{" + strings.Join(out, "; ") + "}"
+}
+
 func (s *story) effects(e Effects) string {
 	out := ""
+	if len(e.RecallDeleg) > 0 {
+		out += " " + s.delegs("recall", e.RecallDeleg)
+	}
+	if len(e.Revoked) > 0 {
+		out += " " + s.delegs("revoked", e.Revoked)
+	}
+	if len(e.Expire) > 0 {
+		out += fmt.Sprintf(" expire%v", e.Expire)
+	}
 	if len(e.Recall) > 0 {
 		out += " " + s.grants("recall", e.Recall)
 	}
@@ -329,15 +420,16 @@ func (s *story) grants(what string, gs []Grant) string {
 
 func (s *story) fresh() string {
 	a := s.a
-	s.now = time.Unix(0, 0)
-	per := Counts{Opens: int(a.num("opens", 100)), Owners: int(a.num("owners", 100)), Locks: int(a.num("locks", 100)), Layouts: int(a.num("layouts", 100))}
-	total := Counts{Clients: int(a.num("clients", 10)), Opens: int(a.num("allopens", 1000)), Owners: 1000, Locks: int(a.num("alllocks", 1000)), Layouts: int(a.num("alllayouts", 1000))}
+	s.now, s.sids = time.Unix(0, 0), map[string]nfs4.Stateid{}
+	per := Counts{Opens: int(a.num("opens", 100)), Owners: int(a.num("owners", 100)), Locks: int(a.num("locks", 100)), Layouts: int(a.num("layouts", 100)), Delegs: int(a.num("delegs", 100))}
+	total := Counts{Clients: int(a.num("clients", 10)), Opens: int(a.num("allopens", 1000)), Owners: 1000, Locks: int(a.num("alllocks", 1000)), Layouts: int(a.num("alllayouts", 1000)), Delegs: int(a.num("alldelegs", 1000))}
 	var record []string
 	if a["record"] != "" {
 		record = strings.Split(a["record"], ",")
 	}
 	cfg := Config{Boot: uint32(a.num("boot", 7)), Grace: time.Duration(a.num("grace", 90)) * time.Second,
-		Recall: time.Duration(a.num("recall", 60)) * time.Second, PerClient: per, Total: total}
+		Recall: time.Duration(a.num("recall", 60)) * time.Second, DelegPause: time.Duration(a.num("pause", 10)) * time.Second,
+		Courtesy: time.Duration(a.num("courtesy", 86400)) * time.Second, PerClient: per, Total: total}
 	var err error
 	if s.c, err = New(cfg, s.now, record); err != nil {
 		return err.Error()

@@ -7,12 +7,21 @@ import (
 	"manifold/xdr/nfs4"
 )
 
-// Verdict answers a Request.
+// Verdict answers a Request. With ErrDelay it may say why: Effects.RecallDeleg
+// are delegations in the way, whose recall begins when Change is applied, and
+// Effects.Expire are courtesy clients in the way, to be expired, fenced and
+// forgotten. Then the client's next try succeeds. So with any status Effects
+// count, and Change is applied unless it is zero.
 type Verdict struct {
 	Status nfs4.Status
 	// Stateid belongs in the reply, if Status is OK and the reply has one.
 	Stateid nfs4.Stateid
-	// Change is to be applied if Status is OK, once what must be durable is.
+	// Delegation is what OPEN gives, or whom GETATTR has to ask. If its Type is
+	// DelegateNone, WhyNone says why OPEN gives none.
+	Delegation Delegation
+	WhyNone    nfs4.WhyNoDelegation
+	// Change is to be applied once what must be durable is. It is zero unless
+	// Status is OK or ErrDelay.
 	Change Change
 	// Effects are what the Change is going to need: rows to keep along with it.
 	// Idle is never among them, Apply tells that.
@@ -44,14 +53,22 @@ type action interface {
 type Effects struct {
 	// Recall is the layouts to send CB_LAYOUTRECALL for, with Grant.Stateid.
 	Recall []Grant
+	// RecallDeleg is the delegations to send CB_RECALL for.
+	RecallDeleg []Delegation
+	// Revoked is the delegations that are revoked: their clients are told by
+	// SEQ4_STATUS_RECALLABLE_STATE_REVOKED.
+	Revoked []Delegation
+	// Expire is the courtesy clients that are in the way, or that must make room.
+	Expire []nfs4.ClientID
 	// Fence is the layouts to stop at the data servers Grant.DS. A Grant with
 	// File 0 stands for everything of its client.
 	Fence []Grant
 	// Grown is the files whose size on the data servers may be larger than this
 	// server knows: an RW layout went without the client's doing.
 	Grown []uint64
-	// Idle is the files that nobody has open any more: if its last name is
-	// gone too, a file can be freed. Under the file's lock, ask Opens again.
+	// Idle is the files that nobody has open or delegated any more: if its last
+	// name is gone too, a file can be freed. Under the file's lock, ask Opens
+	// again.
 	Idle []uint64
 }
 
@@ -70,6 +87,22 @@ type Grant struct {
 	Deadline time.Time
 }
 
+// Delegation is a delegation that a client holds of a file, or is given.
+type Delegation struct {
+	Client nfs4.ClientID
+	File   uint64
+	// Stateid is the newest, also the one to recall with.
+	Stateid nfs4.Stateid
+	// Type is DelegateRead or DelegateWrite, and DelegateNone if there is none.
+	Type nfs4.DelegationType
+	// Recall says that OPEN gives it only to have it returned at once (the
+	// "recall" of a reclaimed delegation): no CB_RECALL is needed.
+	Recall bool
+	// Deadline is when the recall that is under way ends in revocation; zero
+	// if none is.
+	Deadline time.Time
+}
+
 // Counts is how many there are of each, and as a limit how many there may be.
 type Counts struct {
 	Clients int
@@ -77,4 +110,7 @@ type Counts struct {
 	Owners  int // lock-owner and open: lock stateids
 	Locks   int // byte ranges, after merging
 	Layouts int // client and file
+	// Delegs is delegations, client and file. As a limit it may be 0: none are
+	// given then.
+	Delegs int
 }
