@@ -30,6 +30,7 @@ type client struct {
 	policy string                 // of recalls
 	hush   chan struct{}          // closed when an ignored recall need not be ignored any more
 	log    []string               // of recalls
+	known  map[string]bool        // those that are in the log, or were
 	asked  int                    // how many recalls came
 	claims chan chan string       // "reclaim" puts in where the answer goes
 	work   sync.WaitGroup         // layouts being returned
@@ -55,7 +56,7 @@ func (s *story) mount(a args) string {
 	}
 	uid := uint32(a.num("uid", 0))
 	c := &client{
-		s: s, name: name, opens: map[string]*open{}, ds: map[string]*nfs.Client{}, policy: "return",
+		s: s, name: name, opens: map[string]*open{}, ds: map[string]*nfs.Client{}, policy: "return", known: map[string]bool{},
 		hush: make(chan struct{}), claims: make(chan chan string, 1),
 		cred: rpc.Cred{Flavor: rpc.AuthSys, Sys: rpc.SysCred{Machine: name, UID: uid, GID: uid}},
 	}
@@ -187,11 +188,17 @@ func (c *client) unhush() {
 	}
 }
 
-// event notes what happened, once if it happens over and over. mu is held.
+// event notes what happened. mu is held.
 func (c *client) event(format string, args ...any) {
-	e := c.name + ": " + fmt.Sprintf(format, args...)
-	if !slices.Contains(c.log, e) {
-		c.log = append(c.log, e)
+	c.log = append(c.log, c.name+": "+fmt.Sprintf(format, args...))
+}
+
+// recalled notes a recall, once for all times that it is sent. mu is held.
+func (c *client) recalled(format string, args ...any) {
+	text := fmt.Sprintf("recall of "+format, args...)
+	if !c.known[text] {
+		c.known[text] = true
+		c.event("%s", text)
 	}
 }
 
@@ -229,10 +236,10 @@ func (c *client) callback(ctx context.Context, op nfs4.CBOpNum, d *xdr.Decoder, 
 		}
 	}
 	if of == nil || of.plan == nil {
-		c.event("recall of %s, of which there is no layout", c.pathOf(of))
+		c.recalled("%s, of which there is no layout", c.pathOf(of))
 		return nfs4.ErrNoMatchingLayout
 	}
-	c.event("recall of %s %s, %s", of.path, c.s.names.stateid("l", a.Recall.Stateid), c.policy)
+	c.recalled("%s %s, %s", of.path, c.s.names.stateid("l", a.Recall.Stateid), c.policy)
 	switch c.policy {
 	case "forget":
 		of.plan = nil

@@ -117,7 +117,7 @@ func (c *client) openBy(a args, how nfs4.OpenHow) string {
 	o.fh, o.id = fh.Object, r.Stateid
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.opens[path]; old != nil {
+	if old := c.opens[path]; old != nil && old.id.Other == o.id.Other {
 		o.plan, o.locks, o.end = old.plan, old.locks, old.end
 		o.access, o.deny = o.access|old.access, o.deny|old.deny
 	}

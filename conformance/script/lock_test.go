@@ -154,7 +154,6 @@ func (c *client) reclaimAll(send func(...nfs.Op) error) (text string) {
 		}, Res: &r})
 		if s := status(err); s != nfs4.OK {
 			text += fmt.Sprintf("%s %s\n", path, say(s))
-			delete(c.opens, path)
 			continue
 		}
 		o.id = r.Stateid

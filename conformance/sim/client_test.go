@@ -167,7 +167,7 @@ func (l *life) live() {
 			err = l.recover()
 		}
 		if err == nil {
-			err = l.pause(5, 300)
+			err = l.pause(5, 200)
 		}
 	}
 	for err == nil {
@@ -197,29 +197,43 @@ func (l *life) step() error {
 	if err := l.serveRecalls(); err != nil {
 		return err
 	}
-	f := l.someFile()
 	switch x := l.rnd.IntN(100); {
 	case x < 3:
 		return l.idle()
-	case x < 25:
+	case x < 20:
 		return l.own.step(l)
-	case x < 29:
+	case x < 21:
 		return l.removeShared()
-	case x < 45 || f == nil:
+	case x < 30 || l.someFile() == nil:
 		return l.openShared()
-	case f.lock == nil && x < 85:
+	}
+	return l.someFile().step(l.rnd.IntN(100))
+}
+
+// step does one thing with a file; without a lock that is mostly to wait.
+func (f *openFile) step(x int) error {
+	switch {
+	case f.lock == nil && x < 35:
 		return f.takeLock()
-	case x < 65:
-		return f.write()
-	case x < 77:
-		return f.read()
-	case x < 82:
-		return f.truncate()
-	case x < 88:
+	case f.lock == nil && x < 55:
 		return f.stat()
-	case x < 94:
+	case f.lock == nil && x < 60:
+		return f.close()
+	case f.lock == nil:
+		return nil
+	case x < 25:
+		return f.write()
+	case x < 40:
+		return f.read()
+	case x < 60:
+		return f.truncate()
+	case x < 64:
+		return f.burst()
+	case x < 72:
+		return f.stat()
+	case x < 95:
 		return f.unlock()
-	case x < 96:
+	case x < 97:
 		return f.returnLayout()
 	}
 	return f.close()

@@ -352,6 +352,29 @@ func (p *dsProcess) change(ctx context.Context, change func(*fence.Table) (bool,
 	return p.gate.Drain(ctx)
 }
 
+// size answers the metadata server how long an object is, if clients are served.
+func (d *dataServer) size(ctx context.Context, obj layout.Object) (uint64, error) {
+	there := func() (p *dsProcess) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.now == nil || !d.now.ready || d.w.wire.apart("mds", d.name) {
+			return nil
+		}
+		return d.now
+	}
+	for range 2 {
+		p := there()
+		if p == nil {
+			return 0, control.ErrDetached
+		}
+		time.Sleep(d.latency())
+		if size, err := p.disk.Size(obj); err != nil || there() == p {
+			return uint64(size), err
+		}
+	}
+	return 0, ctx.Err()
+}
+
 // fileSize asks the metadata server.
 func (p *dsProcess) fileSize(ctx context.Context, obj layout.Object) (uint64, error) {
 	p.d.mu.Lock()

@@ -19,6 +19,8 @@ type openFile struct {
 	id     nfs4.Stateid
 	access uint32
 	share  *hold
+	// closing: CLOSE was sent, and there may be no answer.
+	closing bool
 
 	lock   *hold // nil: none
 	lockID nfs4.Stateid
@@ -27,9 +29,10 @@ type openFile struct {
 	dirty map[int]*dirtyCell
 
 	// Guarded by l.mu, for callbacks come in:
-	layout   *plan // nil: none
-	using    bool  // the worker does I/O with it
-	recalled bool  // it was promised back
+	layout   *plan  // nil: none
+	using    bool   // the worker does I/O with it
+	recalled bool   // it was promised back
+	grown    uint64 // how far was written that LAYOUTCOMMIT did not say yet
 }
 
 // openShared opens one of the files that all share.
@@ -37,7 +40,7 @@ func (l *life) openShared() error {
 	if len(l.openFiles()) >= 3 {
 		return nil
 	}
-	name := fmt.Sprintf("f%d", l.rnd.IntN(3))
+	name := fmt.Sprintf("f%d", l.rnd.IntN(2))
 	l.owners++
 	f := &openFile{l: l, name: name, owner: fmt.Appendf(nil, "%s-%d", l.name, l.owners), dirty: map[int]*dirtyCell{}}
 	f.access = nfs4.ShareAccessBoth
@@ -68,6 +71,7 @@ func (l *life) openShared() error {
 		return l.unexpected("OPEN", s)
 	}
 	f.fh, f.id, f.truth = fh.Object, r.Stateid, l.w.judge.file(fh.Object)
+	f.name = fmt.Sprintf("%s:%d", name, f.truth.obj.Inode)
 	twice := false
 	for _, o := range l.openFiles() {
 		twice = twice || o.truth == f.truth
@@ -167,7 +171,7 @@ func (f *openFile) takeLock() error {
 	h := &hold{life: f.l, file: f.truth, lock: true, exclusive: f.access&nfs4.ShareAccessWrite != 0 && f.l.rnd.IntN(3) > 0}
 	first := f.l.rnd.IntN(cells)
 	h.from, h.to = uint64(first)*unit, uint64(first+1+f.l.rnd.IntN(cells-first))*unit
-	if f.l.rnd.IntN(4) == 0 {
+	if f.l.rnd.IntN(3) == 0 {
 		h.from, h.to = 0, math.MaxUint64
 	}
 	a, r := f.lockArgs(h, false), nfs4.LockRes{}
@@ -240,13 +244,22 @@ func (f *openFile) close() error {
 	if !f.isOpen() {
 		return nil
 	}
+	var err error
 	if f.l.rnd.IntN(4) > 0 {
-		if err := f.returnLayout(); err != nil {
-			return err
-		}
+		err = f.returnLayout()
+	} else {
+		err = f.tellSize() // and the layout is forgotten
+	}
+	if err != nil {
+		return err
 	}
 	f.dropLayout()
+	f.closing = true
 	f.l.w.judge.release(f.share)
+	if f.lock != nil { // what was written is not committed; CLOSE unlocks
+		f.l.w.judge.release(f.lock)
+		f.lock, f.dirty = nil, map[int]*dirtyCell{}
+	}
 	for f.isOpen() {
 		s, err := f.l.ask("CLOSE "+f.name, putFH(f.fh), client.Op{Num: nfs4.OpClose, Args: &nfs4.CloseArgs{OpenStateid: newest(f.id)}, Res: &nfs4.CloseRes{}})
 		if err != nil {
@@ -310,7 +323,7 @@ func (f *openFile) stat() error {
 // removeShared removes one of the names that all share. Who has it open keeps
 // the file.
 func (l *life) removeShared() error {
-	name := fmt.Sprintf("f%d", l.rnd.IntN(3))
+	name := fmt.Sprintf("f%d", l.rnd.IntN(2))
 	s, err := l.ask("REMOVE "+name, putFH(l.shared), remove(name, &nfs4.RemoveRes{}))
 	switch {
 	case err != nil:
@@ -323,6 +336,10 @@ func (l *life) removeShared() error {
 
 // reclaim asks a server that started anew for what the client had.
 func (f *openFile) reclaim() error {
+	if f.closing {
+		f.gone() // others may have it since
+		return nil
+	}
 	var r nfs4.OpenRes
 	s, err := f.l.ask("reclaims "+f.name, putFH(f.fh), client.Op{Num: nfs4.OpOpen, Args: &nfs4.OpenArgs{
 		ShareAccess: f.access | nfs4.WantNoDeleg, ShareDeny: f.share.deny, Owner: nfs4.OpenOwner{Owner: f.owner},

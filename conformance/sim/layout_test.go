@@ -150,6 +150,9 @@ func (f *openFile) returnLayout() error {
 	if _, err := f.flush(); err != nil {
 		return err
 	}
+	if err := f.tellSize(); err != nil {
+		return err
+	}
 	f.l.mu.Lock()
 	p, f.layout, f.recalled = f.layout, nil, false
 	f.l.mu.Unlock()
@@ -252,6 +255,27 @@ func (f *openFile) write() error {
 	return err
 }
 
+// burst writes for a while without a word to the metadata server, for longer
+// than the lease perhaps.
+func (f *openFile) burst() error {
+	h := f.lock
+	for range 3 + f.l.rnd.IntN(8) {
+		if h == nil || f.lock != h || !h.exclusive {
+			return nil
+		}
+		for _, cell := range f.someCells() {
+			f.dirty[cell] = &dirtyCell{write: f.l.w.judge.begin(h, cell)}
+		}
+		if sent, err := f.sendDirty(); !sent {
+			return err
+		}
+		if err := f.l.pause(100, 1500); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // sendDirty sends what its data server does not have; false: not all of it.
 func (f *openFile) sendDirty() (bool, error) {
 	for _, cell := range slices.Sorted(maps.Keys(f.dirty)) {
@@ -291,6 +315,9 @@ func (f *openFile) sendDirty() (bool, error) {
 			f.l.w.judge.written(d.write, g)
 		}
 		d.sent, d.verf = true, r.WriteVerf
+		f.l.mu.Lock()
+		f.grown = max(f.grown, uint64(cell+1)*unit)
+		f.l.mu.Unlock()
 		f.l.w.judge.count("WRITE")
 	}
 	return true, nil
@@ -358,18 +385,46 @@ func (f *openFile) commit() (bool, error) {
 	return all, nil
 }
 
+// tellSize sees that the metadata server knows how far was written, before the
+// layout goes: what was not made stable counts, too.
+func (f *openFile) tellSize() error {
+	for range 20 {
+		f.l.mu.Lock()
+		grown := f.grown
+		f.l.mu.Unlock()
+		if grown == 0 || !f.isOpen() {
+			return nil
+		}
+		p, err := f.needLayout(nfs4.IOModeRW)
+		if err != nil {
+			return err
+		}
+		if p != nil {
+			f.unused()
+			f.dirty = map[int]*dirtyCell{} // given up
+			if _, err := f.layoutCommit(); err != nil {
+				return err
+			}
+		} else if err := f.l.pause(50, 500); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // layoutCommit tells the metadata server how far was written.
 func (f *openFile) layoutCommit() (bool, error) {
 	f.l.mu.Lock()
-	p := f.layout
+	p, end := f.layout, f.grown
 	f.l.mu.Unlock()
 	if p == nil {
 		return false, nil
 	}
-	h, end := f.lock, uint64(0)
+	h, stable := f.lock, uint64(0)
 	for cell := range f.dirty {
-		end = max(end, uint64(cell+1)*unit)
+		stable = max(stable, uint64(cell+1)*unit)
 	}
+	end = max(end, stable)
 	s, err := f.l.ask(fmt.Sprintf("LAYOUTCOMMIT %s to %d", f.name, end), putFH(f.fh), client.Op{Num: nfs4.OpLayoutCommit, Args: &nfs4.LayoutCommitArgs{
 		Length: end, Stateid: p.id, LastWriteOffset: nfs4.NewOffset{Present: true, Offset: end - 1}, LayoutUpdate: nfs4.LayoutUpdate{Type: nfs4.LayoutFiles},
 	}, Res: &nfs4.LayoutCommitRes{}})
@@ -378,11 +433,19 @@ func (f *openFile) layoutCommit() (bool, error) {
 		return false, err
 	case s == nfs4.OK:
 		f.l.w.judge.count("LAYOUTCOMMIT")
-		f.l.w.judge.grew(h, end)
+		if h != nil {
+			f.l.w.judge.grew(h, stable) // what was lost need not count
+		}
 		f.dirty = map[int]*dirtyCell{}
+		f.l.mu.Lock()
+		f.grown = 0
+		f.l.mu.Unlock()
 		return true, nil
-	case stateLost(s):
+	case stateLost(s): // revoked, and the server has looked for itself
 		f.dropLayout()
+		f.l.mu.Lock()
+		f.grown = 0
+		f.l.mu.Unlock()
 		return false, nil
 	case s == nfs4.ErrDelay, s == nfs4.ErrGrace:
 		return false, nil

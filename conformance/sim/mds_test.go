@@ -257,17 +257,15 @@ func (o orders) Do(ctx context.Context, id layout.DSID, cmds ...control.Command)
 	return d.order(ctx, o.p, cmds)
 }
 
-// size asks the data servers of a file for its objects' sizes.
+// size asks the data servers of a file for its objects' sizes, in the way of a
+// client's GETATTR: beside the commands.
 func (o orders) size(ctx context.Context, t proxy.Target) (most uint64, err error) {
 	for _, id := range t.Layout.DS {
-		acks, err := o.Do(ctx, id, control.Command{Kind: control.Stat, Object: t.Object})
+		size, err := o.p.w.server(id).size(ctx, t.Object)
 		if err != nil {
 			return 0, err
 		}
-		if acks[0].Status != nfs4.OK {
-			return 0, acks[0].Status
-		}
-		most = max(most, acks[0].Size)
+		most = max(most, size)
 	}
 	return most, nil
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
+	"fmt"
 
 	"manifold/xdr"
 	"manifold/xdr/nfs4"
@@ -75,8 +76,12 @@ func (l *life) sequence(seq *nfs4.CBSequenceArgs, num nfs4.CBOpNum, recall *nfs4
 func (l *life) recalled(a *nfs4.CBLayoutRecallArgs) (s nfs4.Status, never bool) {
 	var f *openFile
 	for _, o := range l.files {
-		if o.layout != nil && bytes.Equal(o.fh, a.Recall.FH) {
+		switch {
+		case !bytes.Equal(o.fh, a.Recall.FH):
+		case o.layout != nil:
 			f = o
+		default:
+			o.grown = 0 // too late to tell
 		}
 	}
 	x := l.cbRnd.IntN(100)
@@ -93,12 +98,13 @@ func (l *life) recalled(a *nfs4.CBLayoutRecallArgs) (s nfs4.Status, never bool) 
 		s, never = nfs4.ErrDelay, true
 	case x < 30:
 		s = nfs4.OK // and nothing happens
-	case x < 60 && !f.using && len(f.dirty) == 0:
+	case x < 60 && !f.using && f.grown == 0:
 		f.layout, s = nil, nfs4.ErrNoMatchingLayout
 	default:
 		f.recalled, s = true, nfs4.OK
 		f.layout.id.Seqid = max(f.layout.id.Seqid, a.Recall.Stateid.Seqid)
 	}
+	l.w.judge.count(fmt.Sprintf("recall has=%t %v never=%t", f != nil, s, never))
 	l.log("is asked for a layout, %v: answers %v, or never: %t", a.Recall.Stateid, s, never)
 	return s, never
 }

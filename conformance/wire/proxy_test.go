@@ -3,7 +3,9 @@ package wire_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
+	"time"
 
 	"manifold/xdr/nfs4"
 )
@@ -193,4 +195,32 @@ func TestNoDS(t *testing.T) {
 	o.write(0, []byte("at last"), nfs4.FileSync)
 	sameBytes(t, "with a data server", o.read(0, 100), []byte("at last"))
 	o.layout(nfs4.IOModeRW)
+}
+
+// TestProxyWriteAgainstCut: a WRITE that meets a truncation comes before it or
+// after it. What is acknowledged and within the size is there.
+func TestProxyWriteAgainstCut(t *testing.T) {
+	t.Parallel()
+	c := shared(t)
+	p, q := c.newPeer(t, "writes"), c.newPeer(t, "cuts")
+	dir := p.dir()
+	o := p.create(dir, "f")
+	other := q.open(dir, "f", nfs4.ShareAccessBoth)
+	data := pattern(1, 400_000)
+	for i := range 60 {
+		o.write(0, data, nfs4.Unstable) // something to cut
+		var wg sync.WaitGroup
+		wg.Go(func() { p.must(putFH(o.fh), writeOp(o.id, 0, data, nfs4.Unstable, &nfs4.WriteRes{})) })
+		wg.Go(func() {
+			time.Sleep(time.Duration(i*30) * time.Microsecond)
+			q.must(putFH(o.fh), resize(other.id, 0))
+		})
+		wg.Wait()
+		if n := int(p.size(o.fh)); n != 0 {
+			sameBytes(t, fmt.Sprintf("round %d", i), o.read(0, len(data)), data)
+		}
+		if t.Failed() {
+			return
+		}
+	}
 }

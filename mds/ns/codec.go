@@ -18,6 +18,7 @@ import (
 type rowForm uint32
 
 const (
+	formACL      rowForm = 'a'<<8 | 1
 	formInode    rowForm = 'i'<<8 | 1
 	formDirents  rowForm = 'd'<<8 | 1
 	formVolume   rowForm = 'v'<<8 | 1
@@ -26,6 +27,7 @@ const (
 	formClient   rowForm = 'C'<<8 | 1
 	formDS       rowForm = 'D'<<8 | 1
 	formKeyring  rowForm = 'k'<<8 | 1
+	formXattr    rowForm = 'x'<<8 | 1
 )
 
 // Bounds of variable fields, in bytes or elements.
@@ -96,7 +98,13 @@ func getRow(tx store.Tx, key []byte, form rowForm) (d xdr.Decoder, found bool, e
 	return d, err == nil, err
 }
 
-const flagExclusive = 1
+// Flags of an inode's row: fields that few inodes have, and rows beside it.
+const (
+	flagExclusive = 1 << iota
+	flagACL
+	flagXattrs
+	inodeFlags = 1<<iota - 1
+)
 
 func encodeInode(in *Inode) xdr.Encoder {
 	e := newRow(formInode, 256)
@@ -115,9 +123,19 @@ func encodeInode(in *Inode) xdr.Encoder {
 	if in.Exclusive {
 		flags |= flagExclusive
 	}
+	if in.hasACL {
+		flags |= flagACL
+	}
+	if in.xattrs.count > 0 {
+		flags |= flagXattrs
+	}
 	e.Uint32(flags)
 	if in.Exclusive {
 		e.Fixed(in.Verifier[:])
+	}
+	if in.xattrs.count > 0 {
+		e.Uint32(in.xattrs.count)
+		e.Uint32(in.xattrs.bytes)
 	}
 	switch in.Type {
 	case nfs4.TypeBlk, nfs4.TypeChr:
@@ -151,7 +169,8 @@ func encodeLayout(e *xdr.Encoder, l *FileLayout) {
 	}
 }
 
-// decodeInode reads the row of inode number ino. It copies.
+// decodeInode reads the row of inode number ino, but not its ACL (see
+// Volume.read). It copies.
 func decodeInode(ino uint64, key, row []byte) (*Inode, error) {
 	d, err := openRow(key, row, formInode)
 	if err != nil {
@@ -170,9 +189,14 @@ func decodeInode(ino uint64, key, row []byte) (*Inode, error) {
 	}
 	flags := d.Uint32()
 	in.Exclusive = flags&flagExclusive != 0
-	valid = valid && flags&^flagExclusive == 0
+	in.hasACL = flags&flagACL != 0
+	valid = valid && flags&^inodeFlags == 0
 	if in.Exclusive {
 		copy(in.Verifier[:], d.Fixed(len(in.Verifier)))
+	}
+	if flags&flagXattrs != 0 {
+		in.xattrs.count, in.xattrs.bytes = d.Uint32(), d.Uint32()
+		valid = valid && in.xattrs.count > 0
 	}
 	valid = decodeByType(&d, in) && valid
 	if err := closeRow(key, &d, valid); err != nil {

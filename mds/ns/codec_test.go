@@ -26,6 +26,9 @@ func samples() []*Inode {
 	lnk.Type, lnk.Target = nfs4.TypeLnk, bytes.Repeat([]byte("t"), 4096)
 	dev.Type, dev.Rdev = nfs4.TypeBlk, nfs4.SpecData{Major: 1<<32 - 1, Minor: 2}
 	sock.Type = nfs4.TypeSock
+	reg.xattrs = xattrUsage{count: 1, bytes: 1<<32 - 1}
+	dir.hasACL, dir.xattrs = true, xattrUsage{count: 1024}
+	sock.hasACL = true
 	return []*Inode{&reg, &dir, &lnk, &dev, &sock}
 }
 

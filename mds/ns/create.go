@@ -16,8 +16,9 @@ type Node struct {
 	Rdev   nfs4.SpecData // Blk, Chr
 
 	// Attrs, which may be nil, are the initial attributes: those of
-	// SettableMask. Without MODE it is 0600 (0700 of directories, 0777 of
-	// symbolic links). No umask is applied: the client has done so.
+	// SettableMask and MODE_UMASK, whose umask is applied unless the object
+	// inherits an ACL, whose mode then bounds the ACL (RFC 8275). Without a mode it is 0600 (0700 of
+	// directories, 0777 of symbolic links) or that of the ACL that it inherits.
 	Attrs *nfs4.Attrs
 
 	// What happens if the name is there. Neither: a regular file is what
@@ -129,7 +130,7 @@ func (v *Volume) Create(tx store.Tx, now time.Time, cred Cred, dir layout.Handle
 	if i >= 0 {
 		return v.found(tx, d, b.entries[i].ino, node, &s)
 	}
-	if err := d.mayChangeNames(cred); err != nil {
+	if err := d.mayAdd(cred, node.Type); err != nil {
 		return Created{}, err
 	}
 	in, err := v.make(tx, now, &cred, d, node, &s)
@@ -157,11 +158,16 @@ func (n *Node) settings(now time.Time) (settings, error) {
 	default:
 		return settings{}, nfs4.ErrBadType
 	}
-	s, err := parse(n.Attrs, now)
-	if err == nil && s.mask.Has(nfs4.AttrSize) && n.Type != nfs4.TypeReg {
-		err = nfs4.ErrInval
+	settable := SettableMask()
+	settable.Set(nfs4.AttrModeUmask)
+	s, err := parse(n.Attrs, now, settable)
+	switch {
+	case err != nil:
+		return s, err
+	case s.mask.Has(nfs4.AttrSize) && n.Type != nfs4.TypeReg:
+		return s, nfs4.ErrInval
 	}
-	return s, err
+	return s, s.judgeACL(n.Type)
 }
 
 // found is Create where the name is there already, and means inode ino.
@@ -221,7 +227,7 @@ func (in *Inode) initialize(cred *Cred, d *Inode, s *settings) error {
 	if inherit {
 		in.GID = d.GID
 	}
-	if has(nfs4.AttrMode) {
+	if s.hasMode() {
 		in.Mode = s.mode
 	}
 	if has(nfs4.AttrOwner) {
@@ -245,8 +251,36 @@ func (in *Inode) initialize(cred *Cred, d *Inode, s *settings) error {
 	if has(nfs4.AttrSize) {
 		in.Size = s.size
 	}
+	in.initializeACL(d, s)
 	in.setTimes(s)
 	return nil
+}
+
+// initializeACL gives a new inode its ACL: what the client wants, or what its
+// directory passes on, with the mode that the client wants (RFC 8881 section
+// 6.4.3). The umask counts only if no ACL is passed on (RFC 8275 section 4).
+func (in *Inode) initializeACL(d *Inode, s *settings) {
+	if s.mask.Has(nfs4.AttrACL) {
+		in.setACL(s.acl)
+		return
+	}
+	var heirs []ace
+	applies := false
+	if d.hasACL && in.Type != nfs4.TypeLnk {
+		heirs, applies = inherited(d.acl, in.Type == nfs4.TypeDir)
+	}
+	if !applies && in.Type != nfs4.TypeLnk { // the mode of a symbolic link means nothing
+		in.Mode &^= s.umask
+	}
+	switch {
+	case len(heirs) == 0:
+	case applies && !s.hasMode():
+		in.setACL(heirs)
+	case applies && s.mask.Has(nfs4.AttrModeUmask):
+		in.setACL(within(heirs, in.Mode, in.Type == nfs4.TypeDir))
+	default:
+		in.keepACL(withMode(heirs, in.Mode, in.Type == nfs4.TypeDir))
+	}
 }
 
 // addName puts name into directory d as one of in, and writes both.
@@ -313,5 +347,5 @@ func (v *Volume) linkable(tx store.Tx, cred Cred, file, dir layout.Handle, name 
 	case in.Nlink >= MaxLink:
 		return nil, nil, nil, nfs4.ErrMLink
 	}
-	return in, b, d, d.mayChangeNames(cred)
+	return in, b, d, d.mayAdd(cred, in.Type)
 }

@@ -147,7 +147,7 @@ func TestCreateTypes(t *testing.T) {
 		{"badmode", alice, Node{Type: nfs4.TypeReg, Attrs: mode(0o10000)}, nfs4.ErrInval, 0},
 		{"sized", alice, Node{Type: nfs4.TypeDir, Attrs: &nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}}, nfs4.ErrInval, 0},
 		{"unknown", alice, Node{Type: nfs4.TypeReg, Attrs: &nfs4.Attrs{Unknown: true}}, nfs4.ErrAttrNotSupp, 0},
-		{"acl", alice, Node{Type: nfs4.TypeReg, Attrs: &nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrACL)}}, nfs4.ErrAttrNotSupp, 0},
+		{"acl", alice, Node{Type: nfs4.TypeReg, Attrs: &nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrDACL)}}, nfs4.ErrAttrNotSupp, 0},
 		{"rdonly", alice, Node{Type: nfs4.TypeReg, Attrs: &nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrChange)}}, nfs4.ErrInval, 0},
 	} {
 		got, err := f.tryCreate(c.cred, pub, c.name, &c.node)
@@ -177,7 +177,7 @@ func TestCreateAttrs(t *testing.T) {
 	}
 	all := SettableMask()
 	a := &nfs4.Attrs{
-		Mask: all, Mode: 0o2750, Size: 12345, Owner: []byte("1000"), OwnerGroup: []byte("200"),
+		Mask: all, Mode: 0o2750, Size: 12345, Owner: []byte("1000"), OwnerGroup: []byte("200"), ACL: formatACL(ofMode(0o750)),
 		TimeAccessSet: nfs4.SetTime{How: nfs4.AttrSetToClientTime, Time: nfs4.Time{Sec: -5, Nsec: 6}},
 		TimeModifySet: nfs4.SetTime{How: nfs4.AttrSetToServerTime},
 		TimeCreate:    nfs4.Time{Sec: 7, Nsec: 8},

@@ -47,6 +47,12 @@ type Inode struct {
 
 	Policy Policy     // TypeDir, TypeReg
 	Layout FileLayout // TypeReg
+
+	// The ACL is a row of its own, and only of those that have one; newACL says
+	// that put is to write it.
+	acl            []ace
+	hasACL, newACL bool
+	xattrs         xattrUsage
 }
 
 // Policy is how new files are to be striped. Every new file or directory
@@ -97,9 +103,11 @@ func dropSetID(mode uint32) uint32 {
 
 // Fill sets in a those attributes of want that come from an inode and its
 // volume: TYPE CHANGE SIZE FSID FILEID MODE NUMLINKS OWNER OWNER_GROUP RAWDEV
-// SPACE_USED TIME_ACCESS TIME_CREATE TIME_METADATA TIME_MODIFY MOUNTED_ON_FILEID.
+// SPACE_USED TIME_ACCESS TIME_CREATE TIME_METADATA TIME_MODIFY MOUNTED_ON_FILEID
+// ACL.
 // Owners are decimal strings (RFC 8881 section 5.9). It leaves the others to
-// the caller, their bits in a.Mask too.
+// the caller, their bits in a.Mask too. An inode without an ACL has one that
+// says what its mode says (section 6.4.2).
 func (v *Volume) Fill(a *nfs4.Attrs, want nfs4.Bitmap, in *Inode) {
 	a.Mask = a.Mask.Or(want.And(FillMask()))
 	a.Type = in.Type
@@ -122,6 +130,9 @@ func (v *Volume) Fill(a *nfs4.Attrs, want nfs4.Bitmap, in *Inode) {
 	if want.Has(nfs4.AttrOwnerGroup) {
 		a.OwnerGroup = formatOwner(in.GID)
 	}
+	if want.Has(nfs4.AttrACL) {
+		a.ACL = in.visibleACL()
+	}
 }
 
 // FillMask returns the attributes that Fill knows.
@@ -130,7 +141,7 @@ func FillMask() nfs4.Bitmap {
 		nfs4.AttrType, nfs4.AttrChange, nfs4.AttrSize, nfs4.AttrFSID, nfs4.AttrFileID,
 		nfs4.AttrMode, nfs4.AttrNumLinks, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrRawDev,
 		nfs4.AttrSpaceUsed, nfs4.AttrTimeAccess, nfs4.AttrTimeCreate, nfs4.AttrTimeMetadata,
-		nfs4.AttrTimeModify, nfs4.AttrMountedOnFileID,
+		nfs4.AttrTimeModify, nfs4.AttrMountedOnFileID, nfs4.AttrACL,
 	)
 }
 

@@ -9,6 +9,7 @@ import "encoding/binary"
 // generation (4).
 //
 //	key                  value
+//	a vol ino            the ACL of an inode that has one
 //	c                    ServiceRecord
 //	C clientid(8)        ClientRecord
 //	d vol parent hash(8) the names of one hash in a directory: normally one
@@ -19,10 +20,12 @@ import "encoding/binary"
 //	o vol ino gen        empty: an orphan, that is, a file without a name
 //	v vol                the volume: file system id, secret of the hash
 //	w vol ino gen        empty: a RW layout of the file may be out
+//	x vol ino hash(8)    one extended attribute: name and value
 //
-//	a q x                kept free for ACLs, quotas, extended attributes
+//	q                    kept free for quotas
 //	t                    mds/outbox
 const (
+	prefixACL      = 'a'
 	prefixService  = 'c'
 	prefixClient   = 'C'
 	prefixDirent   = 'd'
@@ -33,6 +36,7 @@ const (
 	prefixOrphan   = 'o'
 	prefixVolume   = 'v'
 	prefixOpenRW   = 'w'
+	prefixXattr    = 'x'
 )
 
 // key32 returns the key of a row that is named by 4 bytes, and is the
@@ -45,8 +49,16 @@ func clientKey(id uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{prefixClient}, id)
 }
 
-func inodeKey(vol uint32, ino uint64) []byte {
-	return binary.BigEndian.AppendUint64(key32(prefixInode, vol), ino)
+func inodeKey(vol uint32, ino uint64) []byte { return inodeRowKey(prefixInode, vol, ino) }
+
+// inodeRowKey is the key of a row of an inode, and the beginning of its
+// extended attributes' keys.
+func inodeRowKey(prefix byte, vol uint32, ino uint64) []byte {
+	return binary.BigEndian.AppendUint64(key32(prefix, vol), ino)
+}
+
+func xattrKey(vol uint32, ino, cookie uint64) []byte {
+	return binary.BigEndian.AppendUint64(inodeRowKey(prefixXattr, vol, ino), cookie)
 }
 
 func direntKey(vol uint32, parent, hash uint64) []byte {

@@ -2,6 +2,7 @@ package ns
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type mnode struct {
 	kids       map[string]*mnode
 	at, mt, ct time.Time
 	change     uint64 // as last seen in the volume
+	xattrs     map[string]string
 	orphan     bool
 }
 
@@ -437,6 +439,102 @@ func (w *world) lookup() {
 	}
 }
 
+func (w *world) setXattr() {
+	n, c, name, value := pick(w.rng, w.nodes), w.cred(), w.name(), strings.Repeat("v", w.rng.IntN(40))
+	option := w.rng.Uint32N(3)
+	_, is := n.xattrs[name]
+	want := nfs4.OK
+	switch {
+	case n.noXattrs(c):
+		want = nfs4.ErrPerm
+	case !n.may(c, 2):
+		want = nfs4.ErrAccess
+	case option == nfs4.XattrCreate && is:
+		want = nfs4.ErrExist
+	case option == nfs4.XattrReplace && !is:
+		want = nfs4.ErrNoXattr
+	}
+	info, err := w.trySetXattr(c, n.h, option, name, value)
+	if w.check(fmt.Sprintf("setxattr %d %s by %d", n.h.Inode, name, c.UID), err, want) {
+		if n.xattrs == nil {
+			n.xattrs = map[string]string{}
+		}
+		n.xattrs[name] = value
+		w.touch(n, false)
+		w.sawChange(n, info)
+	}
+}
+
+func (w *world) removeXattr() {
+	n, c, name := pick(w.rng, w.nodes), w.cred(), w.name()
+	_, is := n.xattrs[name]
+	want := nfs4.OK
+	switch {
+	case n.noXattrs(c):
+		want = nfs4.ErrPerm
+	case !n.may(c, 2):
+		want = nfs4.ErrAccess
+	case !is:
+		want = nfs4.ErrNoXattr
+	}
+	info, err := w.tryRemoveXattr(c, n.h, name)
+	if w.check(fmt.Sprintf("removexattr %d %s by %d", n.h.Inode, name, c.UID), err, want) {
+		delete(n.xattrs, name)
+		w.touch(n, false)
+		w.sawChange(n, info)
+	}
+}
+
+func (w *world) getXattr() {
+	n, c, name := pick(w.rng, w.nodes), w.cred(), w.name()
+	is, there := n.xattrs[name]
+	want := nfs4.OK
+	switch {
+	case !n.may(c, 4):
+		want = nfs4.ErrAccess
+	case !there:
+		want = nfs4.ErrNoXattr
+	}
+	got, err := w.tryGetXattr(c, n.h, name)
+	if w.check(fmt.Sprintf("getxattr %d %s by %d", n.h.Inode, name, c.UID), err, want) && got != is {
+		w.Fatalf("value %q, want %q", got, is)
+	}
+}
+
+// noXattrs says whether c may not even with every right.
+func (n *mnode) noXattrs(c Cred) bool {
+	return !n.dir() && n.typ != nfs4.TypeReg || n.dir() && n.mode&0o1000 != 0 && c.UID != 0 && c.UID != n.uid
+}
+
+// sawChange checks a change_info against the inode as it is now.
+func (w *world) sawChange(n *mnode, info nfs4.ChangeInfo) {
+	w.Helper()
+	if now := w.get(n.h).Change; !info.Atomic || info.After != now || info.Before+1 != now {
+		w.Fatalf("change info %+v, change %d", info, now)
+	}
+}
+
+// compareXattrs looks at all extended attributes of an inode.
+func (w *world) compareXattrs(n *mnode, in *Inode) (rows int) {
+	w.Helper()
+	bytes := 0
+	for name, value := range n.xattrs {
+		bytes += len(name) + len(value)
+		if got, err := w.tryGetXattr(root, n.h, name); err != nil || got != value {
+			w.Fatalf("inode %d: %s is %q, %v, want %q", in.ID, name, got, err, value)
+		}
+	}
+	if in.xattrs != (xattrUsage{uint32(len(n.xattrs)), uint32(bytes)}) {
+		w.Fatalf("inode %d: %+v, want %d, %d", in.ID, in.xattrs, len(n.xattrs), bytes)
+	}
+	names, _ := w.listXattrs(root, n.h, 0, 1<<20)
+	slices.Sort(names)
+	if want := slices.Sorted(maps.Keys(n.xattrs)); !slices.Equal(names, want) {
+		w.Fatalf("inode %d: listed %v, want %v", in.ID, names, want)
+	}
+	return len(n.xattrs)
+}
+
 func (w *world) forget() {
 	n := pick(w.rng, w.nodes)
 	want := nfs4.ErrInval
@@ -457,9 +555,11 @@ func (w *world) compare() {
 		w.Fatalf("%d inodes counted, want %d", n, len(w.nodes))
 	}
 	var orphans []uint64
+	xattrs := 0
 	for _, n := range w.nodes {
 		in := w.get(n.h)
 		w.compareNode(n, in)
+		xattrs += w.compareXattrs(n, in)
 		if n.orphan {
 			orphans = append(orphans, in.ID)
 		}
@@ -475,6 +575,9 @@ func (w *world) compare() {
 		if len(got) != len(n.kids) || in.Entries != uint64(len(got)) {
 			w.Fatalf("%d: %d names, counted %d, want %d", in.ID, len(got), in.Entries, len(n.kids))
 		}
+	}
+	if n := w.rows(prefixXattr); n != xattrs {
+		w.Fatalf("%d rows of extended attributes, want %d", n, xattrs)
 	}
 	slices.Sort(orphans)
 	var listed []uint64
@@ -522,7 +625,8 @@ func TestModel(t *testing.T) {
 			in := f.get(f.root)
 			top := &mnode{h: f.root, typ: nfs4.TypeDir, mode: 0o755, nlink: 2, size: 4096, kids: map[string]*mnode{}, at: f.clock, mt: f.clock, ct: f.clock, change: in.Change}
 			w := &world{fixture: f, rng: rand.New(rand.NewPCG(seed, 99)), top: top, nodes: []*mnode{top}, touched: map[*mnode]bool{}, met: met}
-			ops := []func(){w.create, w.create, w.create, w.create, w.link, w.remove, w.rename, w.rename, w.rename, w.chmod, w.chown, w.resize, w.write, w.utimes, w.lookup, w.forget}
+			ops := []func(){w.create, w.create, w.create, w.create, w.link, w.remove, w.rename, w.rename, w.rename, w.chmod, w.chown, w.resize, w.write, w.utimes, w.lookup, w.forget,
+				w.setXattr, w.setXattr, w.setXattr, w.removeXattr, w.getXattr}
 			for i := range 3000 {
 				if len(w.nodes) > 60 {
 					w.remove()
@@ -540,6 +644,8 @@ func TestModel(t *testing.T) {
 	for _, rare := range []string{
 		"create NFS4ERR_EXIST", "create NFS4ERR_PERM", "create NFS4ERR_ACCESS", "link NFS4_OK", "link NFS4ERR_NOENT",
 		"remove NFS4ERR_NOTEMPTY", "remove NFS4_OK", "forget NFS4_OK", "chown NFS4_OK", "chmod NFS4ERR_PERM",
+		"setxattr NFS4_OK", "setxattr NFS4ERR_EXIST", "setxattr NFS4ERR_NOXATTR", "setxattr NFS4ERR_ACCESS", "setxattr NFS4ERR_PERM",
+		"removexattr NFS4_OK", "removexattr NFS4ERR_NOXATTR", "getxattr NFS4_OK", "getxattr NFS4ERR_ACCESS",
 		"rename NFS4_OK", "rename NFS4ERR_INVAL", "rename NFS4ERR_NOTDIR", "rename NFS4ERR_ISDIR", "rename NFS4ERR_NOTEMPTY", "rename NFS4ERR_ACCESS",
 	} {
 		if met[rare] < 10 {

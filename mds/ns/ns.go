@@ -2,7 +2,8 @@
 //
 // Its nouns: a Volume is one tree with one file system id; an Inode is a file,
 // a directory or another object in it; a Node is what Create is to make; an
-// Entry is a name in a directory; a Cred is who asks. Policy says how new files
+// Entry is a name in a directory; a Cred is who asks. An ACL says who may do what
+// with an inode, where its mode does not say it all. Policy says how new files
 // are to be striped, FileLayout how one file is. Cluster is the few rows that
 // belong to no volume.
 //
@@ -36,6 +37,8 @@ const (
 	MaxLink = 65000
 	// MaxFileSize is the largest size of a file in bytes (attribute MAXFILESIZE).
 	MaxFileSize = 1<<63 - 1
+	// MaxXattr is the largest value of an extended attribute in bytes.
+	MaxXattr = 64 << 10
 )
 
 // ErrCorrupt means that a row of the store does not hold what it must.
@@ -157,7 +160,7 @@ func (v *Volume) Get(tx store.Tx, h layout.Handle) (*Inode, error) {
 	if row == nil {
 		return nil, nfs4.ErrStale
 	}
-	in, err := decodeInode(h.Inode, key, row)
+	in, err := v.read(tx, h.Inode, key, row)
 	if err != nil {
 		return nil, err
 	}
@@ -177,10 +180,22 @@ func (v *Volume) inode(tx store.Tx, ino uint64) (*Inode, error) {
 	if row == nil {
 		return nil, corrupt(key, "not there")
 	}
-	return decodeInode(ino, key, row)
+	return v.read(tx, ino, key, row)
+}
+
+// read decodes an inode's row, and reads its ACL if it has one.
+func (v *Volume) read(tx store.Tx, ino uint64, key, row []byte) (*Inode, error) {
+	in, err := decodeInode(ino, key, row)
+	if err != nil {
+		return nil, err
+	}
+	return in, v.loadACL(tx, in)
 }
 
 func (v *Volume) put(tx store.Tx, in *Inode) error {
+	if err := v.saveACL(tx, in); err != nil {
+		return err
+	}
 	e := encodeInode(in)
 	return putRow(tx, inodeKey(v.id, in.ID), &e)
 }
@@ -237,7 +252,7 @@ func (v *Volume) allocate(tx store.Tx, now time.Time) (*Inode, error) {
 	return in, v.putCounters(tx, c)
 }
 
-// erase deletes the row of an inode and counts it no longer.
+// erase deletes the rows of an inode and counts it no longer.
 func (v *Volume) erase(tx store.Tx, in *Inode) error {
 	c, err := v.counters(tx)
 	if err != nil {
@@ -245,6 +260,14 @@ func (v *Volume) erase(tx store.Tx, in *Inode) error {
 	}
 	c.files--
 	if err := v.putCounters(tx, c); err != nil {
+		return err
+	}
+	if in.hasACL {
+		if err := tx.Delete(inodeRowKey(prefixACL, v.id, in.ID)); err != nil {
+			return err
+		}
+	}
+	if err := v.eraseXattrs(tx, in); err != nil {
 		return err
 	}
 	return tx.Delete(inodeKey(v.id, in.ID))

@@ -20,7 +20,7 @@ func (v *Volume) GetID(tx store.Tx, ino uint64) (*Inode, error) {
 	if row == nil {
 		return nil, nfs4.ErrStale
 	}
-	return decodeInode(ino, key, row)
+	return v.read(tx, ino, key, row)
 }
 
 // ScanInodes calls fn for each inode with a number above after, in ascending
@@ -30,7 +30,7 @@ func (v *Volume) ScanInodes(tx store.Tx, after uint64, fn func(*Inode) (more boo
 		return nil
 	}
 	return tx.Scan(inodeKey(v.id, after+1), keyAfter(key32(prefixInode, v.id)), func(key, row []byte) (bool, error) {
-		in, err := decodeInode(binary.BigEndian.Uint64(key[len(key)-8:]), key, row)
+		in, err := v.read(tx, binary.BigEndian.Uint64(key[len(key)-8:]), key, row)
 		if err != nil {
 			return false, err
 		}

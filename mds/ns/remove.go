@@ -74,9 +74,6 @@ func (v *Volume) findToTake(tx store.Tx, cred Cred, d *Inode, name []byte) (*buc
 	if i < 0 {
 		return nil, 0, nil, nfs4.ErrNoEnt
 	}
-	if err := d.mayChangeNames(cred); err != nil {
-		return nil, 0, nil, err
-	}
 	in, err := v.inode(tx, b.entries[i].ino)
 	if err != nil {
 		return nil, 0, nil, err

@@ -77,7 +77,7 @@ func (v *Volume) directories(tx store.Tx, src, dst layout.Handle) (*move, error)
 // judgeTarget looks up the new name, and says whether it is a name of what
 // moves already, or why it cannot be that.
 func (v *Volume) judgeTarget(tx store.Tx, cred Cred, m *move) (same bool, err error) {
-	if err := m.dst.mayChangeNames(cred); err != nil {
+	if err := m.dst.mayAdd(cred, m.in.Type); err != nil {
 		return false, err
 	}
 	b, i, err := v.find(tx, m.dst.ID, m.newName)

@@ -3,6 +3,7 @@ package ns
 import (
 	"bytes"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // only of regular files.
 func SettableMask() nfs4.Bitmap {
 	return nfs4.BitmapOf(
-		nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup,
+		nfs4.AttrSize, nfs4.AttrMode, nfs4.AttrOwner, nfs4.AttrOwnerGroup, nfs4.AttrACL,
 		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrTimeCreate,
 	)
 }
@@ -24,10 +25,10 @@ func SettableMask() nfs4.Bitmap {
 // server. Everything else that SettableMask lacks can only be read.
 func unsupportedMask() nfs4.Bitmap {
 	return nfs4.BitmapOf(
-		nfs4.AttrACL, nfs4.AttrArchive, nfs4.AttrHidden, nfs4.AttrMimeType, nfs4.AttrSystem,
+		nfs4.AttrArchive, nfs4.AttrHidden, nfs4.AttrMimeType, nfs4.AttrSystem,
 		nfs4.AttrTimeBackup, nfs4.AttrDACL, nfs4.AttrSACL, nfs4.AttrLayoutHint,
 		nfs4.AttrRetentionSet, nfs4.AttrRetentEvtSet, nfs4.AttrRetentionHold,
-		nfs4.AttrModeSetMasked, nfs4.AttrSecLabel, nfs4.AttrModeUmask,
+		nfs4.AttrModeSetMasked, nfs4.AttrSecLabel,
 		nfs4.AttrTimeDelegAccess, nfs4.AttrTimeDelegModify,
 	)
 }
@@ -36,13 +37,21 @@ func unsupportedMask() nfs4.Bitmap {
 type settings struct {
 	mask                nfs4.Bitmap
 	mode, uid, gid      uint32
+	umask               uint32
+	acl                 []ace
 	size                uint64
 	atime, mtime, btime nfs4.Time
 	clientTimes         bool // at least one time is of the client's choice
 }
 
-// parse understands a, and judges the values but not who may set them.
-func parse(a *nfs4.Attrs, now time.Time) (s settings, err error) {
+// hasMode says whether there is a mode among them, with or without an umask.
+func (s *settings) hasMode() bool {
+	return s.mask.Has(nfs4.AttrMode) || s.mask.Has(nfs4.AttrModeUmask)
+}
+
+// parse understands a, and judges the values but not who may set them. Of what
+// this server knows only settable can be set.
+func parse(a *nfs4.Attrs, now time.Time, settable nfs4.Bitmap) (s settings, err error) {
 	if a == nil {
 		return s, nil
 	}
@@ -50,13 +59,11 @@ func parse(a *nfs4.Attrs, now time.Time) (s settings, err error) {
 	if a.Unknown || !a.Mask.And(unsupportedMask()).IsZero() {
 		return s, nfs4.ErrAttrNotSupp
 	}
-	if !a.Mask.Without(SettableMask()).IsZero() {
+	if !a.Mask.Without(settable).IsZero() {
 		return s, nfs4.ErrInval
 	}
-	if a.Mask.Has(nfs4.AttrMode) {
-		if s.mode = a.Mode; s.mode > modeBits {
-			return s, nfs4.ErrInval
-		}
+	if err := s.parseMode(a); err != nil {
+		return s, err
 	}
 	if a.Mask.Has(nfs4.AttrSize) {
 		if s.size = a.Size; s.size > MaxFileSize {
@@ -74,6 +81,39 @@ func parse(a *nfs4.Attrs, now time.Time) (s settings, err error) {
 		}
 	}
 	return s, s.parseTimes(a, now)
+}
+
+// parseMode understands what decides about permissions.
+func (s *settings) parseMode(a *nfs4.Attrs) (err error) {
+	if a.Mask.Has(nfs4.AttrMode) {
+		s.mode = a.Mode
+	}
+	if a.Mask.Has(nfs4.AttrModeUmask) {
+		if s.umask = a.ModeUmask.Umask; a.Mask.Has(nfs4.AttrMode) || s.umask > permBits {
+			return nfs4.ErrInval
+		}
+		s.mode = a.ModeUmask.Mode
+	}
+	if s.mode > modeBits {
+		return nfs4.ErrInval
+	}
+	if a.Mask.Has(nfs4.AttrACL) {
+		s.acl, err = parseACL(a.ACL)
+	}
+	return err
+}
+
+// judgeACL says what is wrong with an ACL for an object of some type: a
+// symbolic link has none, and only a directory passes entries on.
+func (s *settings) judgeACL(typ nfs4.FileType) error {
+	switch {
+	case !s.mask.Has(nfs4.AttrACL):
+	case typ == nfs4.TypeLnk:
+		return nfs4.ErrAttrNotSupp
+	case typ != nfs4.TypeDir && slices.ContainsFunc(s.acl, func(e ace) bool { return e.flags != 0 }):
+		return nfs4.ErrInval
+	}
+	return nil
 }
 
 func (s *settings) parseTimes(a *nfs4.Attrs, now time.Time) error {
@@ -142,8 +182,11 @@ func (v *Volume) SetAttr(tx store.Tx, now time.Time, cred Cred, file layout.Hand
 	if err != nil {
 		return Changed{}, err
 	}
-	s, err := parse(a, now)
+	s, err := parse(a, now, SettableMask())
 	if err != nil {
+		return Changed{}, err
+	}
+	if err := s.judgeACL(in.Type); err != nil {
 		return Changed{}, err
 	}
 	if err := in.maySet(&cred, &s, writer); err != nil {
@@ -157,23 +200,28 @@ func (v *Volume) SetAttr(tx store.Tx, now time.Time, cred Cred, file layout.Hand
 	return c, v.put(tx, in)
 }
 
-// maySet judges who may set what: POSIX chmod, chown, utimensat and truncate.
+// maySet judges who may set what: POSIX chmod, chown, utimensat and truncate. An
+// ACL may let others do what is the owner's otherwise; WRITE_OWNER lets them take
+// the file, not give it away.
 func (in *Inode) maySet(cred *Cred, s *settings, writer bool) error {
 	owner := cred.root() || cred.UID == in.UID
+	have, _ := in.rights(cred)
+	take := have&nfs4.ACEWriteOwner != 0
 	has := s.mask.Has
 	switch {
 	case has(nfs4.AttrSize) && in.Type == nfs4.TypeDir:
 		return nfs4.ErrIsDir
 	case has(nfs4.AttrSize) && in.Type != nfs4.TypeReg:
 		return nfs4.ErrInval
-	case (has(nfs4.AttrMode) || s.clientTimes) && !owner,
-		has(nfs4.AttrOwner) && !cred.root() && (!owner || s.uid != in.UID),
-		has(nfs4.AttrOwnerGroup) && !cred.root() && (!owner || s.gid != in.GID && !cred.in(s.gid)):
+	case (has(nfs4.AttrMode) || has(nfs4.AttrACL)) && have&nfs4.ACEWriteACL == 0,
+		s.clientTimes && have&nfs4.ACEWriteAttributes == 0,
+		has(nfs4.AttrOwner) && !cred.root() && (!owner || s.uid != in.UID) && (!take || s.uid != cred.UID),
+		has(nfs4.AttrOwnerGroup) && !cred.root() && (!owner && !take || s.gid != in.GID && !cred.in(s.gid)):
 		return nfs4.ErrPerm
 	}
-	write := in.bits(cred)&bitWrite != 0
+	write := have&maskWrite == maskWrite
 	times := has(nfs4.AttrTimeAccessSet) || has(nfs4.AttrTimeModifySet)
-	if times && !owner && !write || has(nfs4.AttrSize) && !writer && !write {
+	if times && have&nfs4.ACEWriteAttributes == 0 && !write || has(nfs4.AttrSize) && !writer && !write {
 		return nfs4.ErrAccess
 	}
 	return nil
@@ -190,8 +238,14 @@ func (in *Inode) set(now time.Time, cred *Cred, s *settings) {
 			in.Mode = dropSetID(in.Mode)
 		}
 	}
-	if has(nfs4.AttrMode) {
-		in.Mode = s.mode
+	switch {
+	case has(nfs4.AttrACL):
+		if has(nfs4.AttrMode) { // first the mode, then the ACL: RFC 8881 section 6.4.1.3
+			in.Mode = s.mode
+		}
+		in.setACL(s.acl)
+	case has(nfs4.AttrMode):
+		in.chmod(s.mode)
 	}
 	if has(nfs4.AttrOwner) {
 		in.UID = s.uid

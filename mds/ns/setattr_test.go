@@ -92,24 +92,29 @@ func TestSetAttrRules(t *testing.T) {
 }
 
 func TestAccess(t *testing.T) {
-	const all = nfs4.AccessRead | nfs4.AccessLookup | nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete | nfs4.AccessExecute | nfs4.AccessXARead
-	const ofFile = nfs4.AccessRead | nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessExecute
-	const ofDir = nfs4.AccessRead | nfs4.AccessLookup | nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete
+	const read = nfs4.AccessRead | nfs4.AccessXARead | nfs4.AccessXAList
+	const write = nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessXAWrite
+	const all = 1<<32 - 1
+	const ofFile = read | write | nfs4.AccessExecute
+	const ofDir = read | nfs4.AccessLookup | write | nfs4.AccessDelete
 	for i, c := range []struct {
 		typ             nfs4.FileType
 		mode            uint32
 		cred            Cred
 		want, sup, have uint32
 	}{
-		{nfs4.TypeReg, 0o644, alice, all, ofFile, nfs4.AccessRead | nfs4.AccessModify | nfs4.AccessExtend},
-		{nfs4.TypeReg, 0o645, carol, all, ofFile, nfs4.AccessRead | nfs4.AccessExecute},
-		{nfs4.TypeReg, 0o644, root, all, ofFile, nfs4.AccessRead | nfs4.AccessModify | nfs4.AccessExtend},
+		{nfs4.TypeReg, 0o644, alice, all, ofFile, read | write},
+		{nfs4.TypeReg, 0o645, carol, all, ofFile, read | nfs4.AccessExecute},
+		{nfs4.TypeReg, 0o644, root, all, ofFile, read | write},
 		{nfs4.TypeReg, 0o100, root, all, ofFile, ofFile},
 		{nfs4.TypeReg, 0o077, alice, all, ofFile, 0},
 		{nfs4.TypeReg, 0o707, Cred{UID: 5, GIDs: []uint32{100}}, all, ofFile, 0},
-		{nfs4.TypeDir, 0o755, carol, all, ofDir, nfs4.AccessRead | nfs4.AccessLookup},
-		{nfs4.TypeDir, 0o752, carol, all, ofDir, 0},
-		{nfs4.TypeDir, 0o753, carol, all, ofDir, ofDir &^ nfs4.AccessRead},
+		{nfs4.TypeDir, 0o755, carol, all, ofDir, read | nfs4.AccessLookup},
+		{nfs4.TypeDir, 0o752, carol, all, ofDir, nfs4.AccessXAWrite},
+		{nfs4.TypeDir, 0o753, carol, all, ofDir, ofDir &^ read},
+		{nfs4.TypeDir, 0o1777, carol, all, ofDir, ofDir &^ nfs4.AccessXAWrite},
+		{nfs4.TypeDir, 0o1777, alice, all, ofDir, ofDir},
+		{nfs4.TypeFifo, 0o777, alice, all, ofFile, ofFile &^ nfs4.AccessXAWrite},
 		{nfs4.TypeDir, 0o000, root, all, ofDir, ofDir},
 		{nfs4.TypeDir, 0o777, bob, nfs4.AccessLookup | nfs4.AccessExecute, nfs4.AccessLookup, nfs4.AccessLookup},
 	} {

@@ -65,12 +65,18 @@ func (o *Ops) read(ctx context.Context, c *compound.Call, d *xdr.Decoder, e *xdr
 	if d.Err() != nil {
 		return compound.BadXDR(d.Err())
 	}
+	cut, free := o.cuts.watch(here(c).Inode)
 	in, s := o.proxied(ctx, here(c))
 	if s != nfs4.OK {
 		return s
 	}
 	if s := o.mayDo(c, in, &a.Stateid, false); s != nfs4.OK {
 		return s
+	}
+	if a.Offset > in.Size || uint64(a.Count) > in.Size-a.Offset {
+		if in, s = o.grown(ctx, in); s != nfs4.OK {
+			return s
+		}
 	}
 	n := uint64(0)
 	if a.Offset < in.Size {
@@ -89,6 +95,9 @@ func (o *Ops) read(ctx context.Context, c *compound.Call, d *xdr.Decoder, e *xdr
 	} else if err := o.Proxy.ReadAt(ctx, target(o, in), p, a.Offset); err != nil {
 		e.Truncate(at)
 		return o.proxyStatus("read", in, err)
+	} else if !free || cut() {
+		e.Truncate(at)
+		return nfs4.ErrDelay // it may have read zeros where there was data, and before that no end
 	}
 	e.Pad(int(n))
 	o.counter.proxyRead.Add(n)
@@ -106,6 +115,8 @@ func (o *Ops) write(ctx context.Context, c *compound.Call, a *nfs4.WriteArgs, r 
 	case a.Offset > math.MaxInt64-uint64(len(a.Data)):
 		return nfs4.ErrFBig
 	}
+	// Before proxied looks for what the outbox has to cut yet.
+	cut, free := o.cuts.watch(here(c).Inode)
 	in, s := o.proxied(ctx, here(c))
 	if s != nfs4.OK {
 		return s
@@ -117,6 +128,9 @@ func (o *Ops) write(ctx context.Context, c *compound.Call, a *nfs4.WriteArgs, r 
 		return s
 	}
 	if len(a.Data) > 0 {
+		if !free {
+			return nfs4.ErrDelay
+		}
 		verf, err := o.Proxy.WriteAt(ctx, target(o, in), a.Data, a.Offset, a.Stable)
 		if err != nil {
 			return o.proxyStatus("write", in, err)
@@ -128,6 +142,9 @@ func (o *Ops) write(ctx context.Context, c *compound.Call, a *nfs4.WriteArgs, r 
 		})
 		if s != nfs4.OK {
 			return s
+		}
+		if cut() {
+			return nfs4.ErrDelay // perhaps not all of it is there any more
 		}
 	}
 	r.Count, r.Committed = uint32(len(a.Data)), a.Stable

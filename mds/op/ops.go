@@ -79,6 +79,7 @@ type Ops struct {
 	marks   marks // files that may grow unseen
 	trimmed marks // of these, those that were cut: a commit may come late
 	unsure  marks // of these, those whose size has to be learned first
+	cuts    cuts  // truncations that WRITEs must see
 	counter counters
 	boot    nfs4.Verifier
 

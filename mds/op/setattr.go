@@ -75,6 +75,7 @@ func (o *Ops) mayTruncate(ctx context.Context, c *compound.Call, writer bool) nf
 func (o *Ops) setSize(ctx context.Context, c *compound.Call, h layout.Handle, a *nfs4.Attrs, writer bool) (set nfs4.Bitmap, s nfs4.Status) {
 	var done ns.Changed
 	cut, asked := false, o.Outbox.Pending(layout.Object(h))
+	begun := o.cuts.begin(h.Inode)
 	s = o.update(ctx, func(tx store.Tx) (err error) {
 		if done, err = o.Volume.SetAttr(tx, c.Now, cred(c), h, a, writer); err != nil {
 			return err
@@ -89,6 +90,7 @@ func (o *Ops) setSize(ctx context.Context, c *compound.Call, h layout.Handle, a 
 		}
 		return o.Outbox.Truncate(tx, in.Layout.DS, o.Volume.Object(in), in.Size)
 	})
+	begun()
 	if s != nfs4.OK {
 		return nfs4.Bitmap{}, s
 	}

@@ -107,6 +107,25 @@ func (o *Ops) attrs(ctx context.Context, c *compound.Call, a *nfs4.Attrs, want n
 	return s
 }
 
+// grown returns an inode with the length that its file really has: a READ must
+// not end before what GETATTR says.
+func (o *Ops) grown(ctx context.Context, in *ns.Inode) (*ns.Inode, nfs4.Status) {
+	h := o.Volume.Handle(in)
+	for range sizeTries {
+		l, s := o.trueSize(ctx, h)
+		if s != nfs4.OK {
+			return nil, s
+		}
+		if l.apply(in) == nil {
+			return in, nfs4.OK
+		}
+		if in, s = o.inode(ctx, h); s != nfs4.OK {
+			return nil, s
+		}
+	}
+	return nil, nfs4.ErrDelay
+}
+
 // FileSize answers a data server that came up short: how long the file is, as
 // far as anybody can know.
 func (o *Ops) FileSize(ctx context.Context, obj layout.Object) (uint64, error) {
