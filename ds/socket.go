@@ -69,7 +69,7 @@ func (s *socket) bindTo(fd, family int, sa unix.Sockaddr) error {
 
 // listen returns the listener that the socket becomes. The socket is used up.
 func (s *socket) listen() (net.Listener, error) {
-	defer s.file.Close() // FileListener has a descriptor of its own
+	defer func() { _ = s.file.Close() }() // FileListener has a descriptor of its own
 	raw, err := s.file.SyscallConn()
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func start(ctx context.Context, st store.Store, now time.Time) (service, error) 
 	err := st.Update(ctx, func(tx store.Tx) (err error) {
 		s.rec, err = c.Service(tx)
 		if errors.Is(err, nfs4.ErrNoEnt) {
-			s.rec, err = ns.ServiceRecord{ClusterID: fresh.cluster}, nil
+			s.rec = ns.ServiceRecord{ClusterID: fresh.cluster}
 			if err = makeService(tx, c, now, fresh.key, fresh.hash); err != nil {
 				return err
 			}

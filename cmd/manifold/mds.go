@@ -129,7 +129,7 @@ func (f *mdsFlags) run(ctx context.Context, app *boot.App) error {
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer func() { _ = unlock() }()
 	srv, err := mds.New(f.cfg, mdsOptions(app))
 	if err != nil {
 		return fmt.Errorf("metadata server: %w", boot.Explain(err))

@@ -125,7 +125,7 @@ func (u *upFlags) run(ctx context.Context, app *boot.App) error {
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer func() { _ = unlock() }()
 	srv, err := mds.New(u.cfg, mdsOptions(app))
 	if err != nil {
 		return fmt.Errorf("metadata server: %w", boot.Explain(err))

@@ -87,7 +87,7 @@ func Handle[A, R any, PA decoder[A], PR encoder[R]](fn func(context.Context, *Ca
 		if p == nil {
 			p = &pair{}
 		}
-		s := nfs4.ErrBadXDR
+		var s nfs4.Status
 		if PA(&p.a).DecodeXDR(d); d.Err() != nil {
 			s = BadXDR(d.Err())
 		} else if s = fn(ctx, c, &p.a, &p.r); s == nfs4.OK {

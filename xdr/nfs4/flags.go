@@ -48,8 +48,8 @@ const (
 	OpenResultMayNotifyLock    = 0x20 // OPEN4_RESULT_MAY_NOTIFY_LOCK
 )
 
-// LengthToEnd, NFS4_UINT64_MAX, is the length of a range that reaches to the
-// end of the file, however long it gets.
+// LengthToEnd is NFS4_UINT64_MAX, the length of a range that reaches to the end
+// of the file, however long it gets.
 const LengthToEnd = 1<<64 - 1
 
 // Flags of EXCHANGE_ID, eia_flags and eir_flags (RFC 8881 section 18.35).

@@ -180,7 +180,7 @@ func leafOf(obj layout.Object) (outer, leaf int) {
 // changed notes that obj's name was made or removed.
 func (d *dirs) changed(obj layout.Object) {
 	_, leaf := leafOf(obj)
-	d.leaves[leaf].change(func() error { return nil })
+	_ = d.leaves[leaf].change(func() error { return nil })
 }
 
 // mkdir makes the directory that obj's file lies in, path, and the one above.
@@ -257,7 +257,7 @@ func (d *dir) sync(s *Store, path string) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // it was only read
 	if err := s.fsync(f); err != nil {
 		return err
 	}

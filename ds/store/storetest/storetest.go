@@ -333,7 +333,7 @@ func removeRace(t *testing.T, s store.Store) {
 
 func (m Maker) sync(t *testing.T) {
 	s := m.Open(t)
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	before := s.Verifier()
 	write(t, s, Obj(0), []byte("data"), 0)
 	err := s.Sync(Obj(0))
@@ -344,7 +344,7 @@ func (m Maker) sync(t *testing.T) {
 		t.Errorf("Sync without a sync: %v, verifier %x then %x; want ErrIO and another verifier", err, before, s.Verifier())
 	}
 	other := m.Open(t)
-	defer other.Close()
+	defer func() { _ = other.Close() }()
 	if other.Verifier() == s.Verifier() {
 		t.Error("two stores with one verifier")
 	}

@@ -38,7 +38,7 @@ func Dial(ctx context.Context, addr string, h rpc.Handler, cfg *rpc.Config) (*rp
 		return nil, err
 	}
 	c := rpc.NewConn(context.WithoutCancel(ctx), nc, h, cfg)
-	go c.Serve()
+	go func() { _ = c.Serve() }() // why it ended is told to those that wait for replies
 	return c, nil
 }
 
@@ -144,7 +144,7 @@ func (s *Server) start(nc net.Conn) {
 	s.mu.Unlock()
 	go func() {
 		defer s.wg.Done()
-		c.Serve()
+		_ = c.Serve() // the Observer is told why it ended
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()
@@ -176,7 +176,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 	var wg sync.WaitGroup
 	for _, c := range conns {
-		wg.Go(func() { c.Shutdown(ctx) })
+		wg.Go(func() { _ = c.Shutdown(ctx) })
 	}
 	wg.Wait() // each ends with ctx at the latest
 	finished := make(chan struct{})
