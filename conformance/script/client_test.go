@@ -256,11 +256,13 @@ func (c *client) callback(ctx context.Context, op nfs4.CBOpNum, d *xdr.Decoder, 
 		}
 		return nfs4.ErrDelay
 	}
-	if !of.plan.going {
-		of.plan.going = true
-		id := a.Recall.Stateid
-		c.work.Go(func() { c.giveBack(of, id) })
+	id, end := a.Recall.Stateid, of.end
+	if end > 0 {
+		c.event("commits %s to %s", bytesOf(end), of.path)
 	}
+	c.event("returns %s", c.s.names.stateid("l", id))
+	of.plan, of.end = nil, 0
+	c.work.Go(func() { c.giveBack(of.fh, id, end) })
 	return nfs4.OK
 }
 
@@ -272,22 +274,18 @@ func (c *client) pathOf(o *open) string {
 }
 
 // giveBack is what follows on a recall: LAYOUTCOMMIT, LAYOUTRETURN.
-func (c *client) giveBack(o *open, id nfs4.Stateid) {
+func (c *client) giveBack(fh nfs4.FH, id nfs4.Stateid, end uint64) {
 	defer func() {
-		if p := recover(); p != nil {
+		switch p := recover().(type) {
+		case nil:
+		case broken:
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			c.event("BROKEN: %v", p)
+		default:
+			panic(p)
 		}
 	}()
-	c.mu.Lock()
-	end, fh := o.end, o.fh
-	if end > 0 {
-		c.event("commits %s to %s", bytesOf(end), o.path)
-	}
-	c.event("returns %s", c.s.names.stateid("l", id))
-	o.plan, o.end = nil, 0
-	c.mu.Unlock()
 	if end > 0 {
 		c.ask(args{}, putFH(fh), layoutCommitOp(id, end))
 	}

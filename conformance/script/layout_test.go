@@ -16,7 +16,6 @@ type plan struct {
 	rw    bool
 	body  layout.Layout
 	addrs []string // of the device's data servers
-	going bool     // LAYOUTRETURN is under way
 }
 
 // layoutGet shows all that a layout says.
@@ -61,6 +60,7 @@ func (c *client) getLayout(a args, o *open, rw bool) (*plan, nfs4.Status) {
 	if s := c.ask(a, putFH(o.fh), nfs.Op{Num: nfs4.OpLayoutGet, Args: &args, Res: &r}); s != nfs4.OK {
 		return nil, s
 	}
+	c.s.names.stateid("l", r.Stateid) // in the story's order, not that of recalls
 	if len(r.Layouts) != 1 {
 		panic(broken{fmt.Errorf("%d layouts", len(r.Layouts))})
 	}

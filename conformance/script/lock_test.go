@@ -140,8 +140,12 @@ func (c *client) reclaimAll(send func(...nfs.Op) error) (text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer func() {
-		if b, ok := recover().(broken); ok {
-			text = "BROKEN: " + b.Error()
+		switch p := recover().(type) {
+		case nil:
+		case broken:
+			text = "BROKEN: " + p.Error()
+		default:
+			panic(p)
 		}
 	}()
 	for _, path := range sortedKeys(c.opens) {

@@ -96,7 +96,7 @@ func (s *story) scene(t *testing.T, d *datadriven.TestData) string {
 		if os.Getenv("SCRIPT_LOG") != "" {
 			fmt.Fprintf(os.Stderr, "%s\n  %s\n", line, answer)
 		}
-		if strings.HasPrefix(answer, "BROKEN") {
+		if strings.Contains(answer, "BROKEN") {
 			t.Errorf("%s: %s: %s", d.Pos, line, answer)
 		}
 		if len(lines) > 1 {

@@ -60,9 +60,15 @@ func (w *world) chaos(rnd *rand.Rand) {
 			w.apart(down, c.name, d.name)
 		case x < 92:
 			w.apart(down, "mds", d.name)
-		default:
+		case x < 95:
 			w.apart(down, c.name, "mds")
 			w.apart(down, c.name, d.name)
+		default:
+			// The worst day: a client that misses the grace period can go on
+			// with a data server that is not told either.
+			w.apart(down+2*grace, c.name, "mds")
+			w.apart(down+3*grace, "mds", d.name)
+			w.during(down, w.mds.kill, w.mds.up)
 		}
 	}
 	w.sleep(time.Duration(rnd.Int64N(int64(3 * lease))))

@@ -316,6 +316,9 @@ func (l *life) recover() error {
 func (l *life) reclaim() error {
 	for _, f := range l.openFiles() {
 		f.dropLayout()
+		l.mu.Lock()
+		f.grown = 0 // a server that starts anew looks for itself
+		l.mu.Unlock()
 		if err := f.reclaim(); err != nil {
 			return err
 		}

@@ -21,6 +21,8 @@ type openFile struct {
 	share  *hold
 	// closing: CLOSE was sent, and there may be no answer.
 	closing bool
+	// cutting: a truncation is under way.
+	cutting bool
 
 	lock   *hold // nil: none
 	lockID nfs4.Stateid
@@ -286,6 +288,8 @@ func (f *openFile) truncate() error {
 		}
 	}
 	f.l.w.judge.truncating(h, size)
+	f.cutting = true
+	defer func() { f.cutting = false }()
 	for f.isOpen() && f.lock == h {
 		s, err := f.l.ask(fmt.Sprintf("SETATTR %s size %d", f.name, size), putFH(f.fh), client.Op{Num: nfs4.OpSetattr, Args: &nfs4.SetattrArgs{
 			Stateid: newest(f.id), ObjAttributes: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize), Size: size},

@@ -292,15 +292,11 @@ func (f *openFile) sendDirty() (bool, error) {
 			how = nfs4.FileSync
 		}
 		ds, fh := p.at(cell)
-		data := make([]byte, unit)
-		for i := 0; i < unit; i += 8 {
-			binary.BigEndian.PutUint64(data[i:], d.tag)
-		}
 		f.l.log("writes %d to cell %d of %s", d.tag, cell, f.name)
 		var r nfs4.WriteRes
 		g := f.l.w.judge.before(f.truth, cell, f.lock)
 		done, err := f.io(p, ds, fh, client.Op{Num: nfs4.OpWrite, Args: &nfs4.WriteArgs{
-			Stateid: newest(f.id), Offset: uint64(cell) * unit, Stable: how, Data: data,
+			Stateid: newest(f.id), Offset: uint64(cell) * unit, Stable: how, Data: content(d.tag),
 		}, Res: &r})
 		f.unused()
 		if !done {
@@ -347,6 +343,56 @@ func (f *openFile) flush() (bool, error) {
 		}
 	}
 	return len(f.dirty) == 0 && f.isOpen(), nil
+}
+
+// writeOn writes one cell of some file that the client may write to, as far as
+// it knows, while it waits for the metadata server.
+func (l *life) writeOn() error {
+	f := l.someFile()
+	if f == nil || f.lock == nil || !f.lock.exclusive || f.cutting || l.rnd.IntN(3) == 0 {
+		return nil
+	}
+	l.mu.Lock()
+	p := f.layout
+	l.mu.Unlock()
+	cell := f.someCells()[0]
+	if p == nil || p.ds == nil || p.mode != nfs4.IOModeRW || f.dirty[cell] != nil {
+		return nil
+	}
+	ds, fh := p.at(cell)
+	srv := l.ds[ds]
+	if srv == nil || !srv.open || srv.busy {
+		return nil
+	}
+	h, wr, g := f.lock, l.w.judge.begin(f.lock, cell), l.w.judge.before(f.truth, cell, f.lock)
+	l.log("writes %d to cell %d of %s meanwhile", wr.tag, cell, f.name)
+	_, s, err := srv.call(putFH(fh), client.Op{Num: nfs4.OpWrite, Args: &nfs4.WriteArgs{
+		Stateid: newest(f.id), Offset: uint64(cell) * unit, Data: content(wr.tag),
+	}, Res: &nfs4.WriteRes{}})
+	l.log("WRITE at ds%d of %s: %v %v", ds, f.name, s, errText(err))
+	switch {
+	case errors.Is(err, errOver):
+		return err
+	case err != nil || s != nfs4.OK:
+		return nil
+	case g.inPlace != nil:
+		l.w.fail("not fenced: WRITE at ds%d under %v was sent after %v was granted", ds, h, g.inPlace)
+	}
+	l.w.judge.count("WRITE meanwhile")
+	l.w.judge.written(wr, g)
+	l.mu.Lock()
+	f.grown = max(f.grown, uint64(cell+1)*unit)
+	l.mu.Unlock()
+	return nil
+}
+
+// content is the bytes of a cell that holds a tag.
+func content(tag uint64) []byte {
+	data := make([]byte, unit)
+	for i := 0; i < unit; i += 8 {
+		binary.BigEndian.PutUint64(data[i:], tag)
+	}
+	return data
 }
 
 // commit has each data server sync. What one has forgotten is to be sent again.

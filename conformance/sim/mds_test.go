@@ -279,12 +279,16 @@ func (w *world) server(id layout.DSID) *dataServer {
 	return nil
 }
 
-// state says what the process holds, for the judge.
+// state says what the process holds, "" for nothing.
 func (p *mdsProcess) state() string {
 	u := p.ops.Usage()
-	u.State.Clients = 0 // those who were here a moment ago
 	if u.State != (state.Counts{}) || u.Recalling != 0 {
 		return fmt.Sprintf("%+v, %d recalls", u.State, u.Recalling)
+	}
+	for _, c := range p.engine.Clients() {
+		if c.Confirmed {
+			return fmt.Sprintf("client %x with %d sessions", uint64(c.ID), c.Sessions)
+		}
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"sync"
 
 	"manifold/xdr"
 	"manifold/xdr/compound"
@@ -38,9 +39,15 @@ func (w *world) twice(t compound.Table) compound.Table {
 	}
 	for _, num := range []nfs4.OpNum{nfs4.OpCreate, nfs4.OpRemove, nfs4.OpRename} {
 		row := t[num]
+		var mu sync.Mutex
 		run, rnd := row.Run, w.dice("twice", num)
+		again := func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return rnd.IntN(20) == 0
+		}
 		row.Run = func(ctx context.Context, c *compound.Call, d *xdr.Decoder, e *xdr.Encoder) nfs4.Status {
-			if rnd.IntN(20) == 0 {
+			if again() {
 				first, fh, file, at := *d, c.FH, c.File, e.Len()
 				run(ctx, c, &first, e)
 				e.Truncate(at)

@@ -26,6 +26,7 @@ type peer struct {
 	session nfs4.SessionID
 	seq     uint32
 	open    bool // session is one
+	busy    bool // a request is under way
 	leaks   bool // there may be a session that was made and is not known here
 }
 
@@ -94,6 +95,8 @@ func (p *peer) call(ops ...client.Op) (n int, s nfs4.Status, err error) {
 		return 0, 0, errSession
 	}
 	p.seq++
+	p.busy = true
+	defer func() { p.busy = false }()
 	var res nfs4.SequenceRes
 	all := append([]client.Op{{Num: nfs4.OpSequence, Args: &nfs4.SequenceArgs{
 		SessionID: p.session, SequenceID: p.seq, CacheThis: true,
@@ -136,15 +139,19 @@ func (p *peer) call(ops ...client.Op) (n int, s nfs4.Status, err error) {
 	}
 }
 
-// stuck is between two tries of a request that was not answered. One that waits
-// for a data server renews its lease meanwhile.
+// stuck is between two tries of a request that was not answered. While a data
+// server is silent the client renews its lease, and while the metadata server is
+// it goes on writing.
 func (p *peer) stuck() error {
 	if err := p.again(); err != nil {
 		return err
 	}
-	if m := p.l.mds; m != p && m.open && time.Until(p.l.leaseEnd()) < lease/2 {
-		_, _, err := m.call()
-		if errors.Is(err, errOver) {
+	m := p.l.mds
+	switch {
+	case p == m:
+		return p.l.writeOn()
+	case m.open && !m.busy && time.Until(p.l.leaseEnd()) < lease/2:
+		if _, _, err := m.call(); errors.Is(err, errOver) {
 			return err
 		}
 	}

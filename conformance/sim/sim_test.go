@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	oneSeed = flag.Uint64("sim.seed", 0, "run this seed only, and print all that happens")
+	oneSeed = flag.Uint64("sim.seed", 0, "run this seed only")
 	first   = flag.Uint64("sim.first", 1, "the first seed")
-	seeds   = flag.Int("sim.seeds", 60, "how many seeds")
+	seeds   = flag.Int("sim.seeds", 200, "how many seeds")
 	verbose = flag.Bool("sim.v", false, "print all that happens")
 )
 

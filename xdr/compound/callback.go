@@ -27,6 +27,10 @@ const (
 // CallbackArgs is one operation's arguments.
 type CallbackArgs interface{ EncodeXDR(*xdr.Encoder) }
 
+// CallbackRes is what follows the status of an operation's result. It must not
+// keep what it decodes: the bytes are reused.
+type CallbackRes interface{ DecodeXDR(*xdr.Decoder) }
+
 // Callback sends one operation to a client over its back channel and returns
 // the operation's status. It waits for a free slot and for the reply until ctx
 // ends.
@@ -37,15 +41,15 @@ type CallbackArgs interface{ EncodeXDR(*xdr.Encoder) }
 // call failed or its reply makes no sense. Unless it wraps a status, whether
 // the client acted on the callback is not known.
 //
-// The results beyond the status are not needed by the callbacks that the
-// servers send.
-func (s *Server) Callback(ctx context.Context, client nfs4.ClientID, op nfs4.CBOpNum, args CallbackArgs) (nfs4.Status, error) {
+// What follows a good status is decoded into res, which is nil for operations
+// that have nothing there.
+func (s *Server) Callback(ctx context.Context, client nfs4.ClientID, op nfs4.CBOpNum, args CallbackArgs, res CallbackRes) (nfs4.Status, error) {
 	for try := 1; ; try++ {
 		cb, l, minor, err := s.acquire(ctx, client)
 		if err != nil {
 			return 0, fmt.Errorf("compound: %v to client %#x: %w", op, uint64(client), err)
 		}
-		r, err := send(ctx, l.conn, minor, &cb, op, args)
+		r, err := send(ctx, l.conn, minor, &cb, op, args, res)
 		s.mu.Lock()
 		retry := s.cfg.Sessions.CallbackDone(&cb, r.answered, r.sequence)
 		s.wake()
@@ -60,6 +64,13 @@ func (s *Server) Callback(ctx context.Context, client nfs4.ClientID, op nfs4.CBO
 		}
 		return 0, fmt.Errorf("compound: %v to client %#x: %w", op, uint64(client), err)
 	}
+}
+
+// CanCallback says whether a callback to the client could be sent now.
+func (s *Server) CanCallback(client nfs4.ClientID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cfg.Sessions.CanCallback(client)
 }
 
 // acquire takes a back channel slot of the client, waiting for one if all are
@@ -109,7 +120,8 @@ func (s *Server) wake() {
 
 // send makes one CB_COMPOUND call: CB_SEQUENCE and one operation, the most
 // that Linux takes.
-func send(ctx context.Context, conn *rpc.Conn, minor uint32, cb *session.Callback, op nfs4.CBOpNum, args CallbackArgs) (r cbReply, err error) {
+func send(ctx context.Context, conn *rpc.Conn, minor uint32, cb *session.Callback, op nfs4.CBOpNum, args CallbackArgs, res CallbackRes) (r cbReply, err error) {
+	r.res = res
 	var e xdr.Encoder
 	h := nfs4.CBCompoundArgs{MinorVersion: minor, NumOps: 2}
 	h.EncodeXDR(&e)
@@ -149,6 +161,7 @@ type cbReply struct {
 	sequence nfs4.Status // CB_SEQUENCE's
 	ran      bool        // CB_SEQUENCE was fine and the operation has a status
 	status   nfs4.Status
+	res      CallbackRes // may be nil
 }
 
 var errCallbackReply = errors.New("CB_COMPOUND reply makes no sense")
@@ -173,6 +186,9 @@ func (r *cbReply) decode(d *xdr.Decoder) error {
 	seq.DecodeXDR(d)
 	d.Uint32() // the operation's number; CB_ILLEGAL if the client does not know it
 	r.status = nfs4.Status(d.Uint32())
+	if r.status == nfs4.OK && r.res != nil {
+		r.res.DecodeXDR(d)
+	}
 	if d.Err() != nil || h.NumRes != 2 {
 		return errCallbackReply
 	}

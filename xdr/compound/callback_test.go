@@ -82,7 +82,7 @@ var recall = &nfs4.CBRecallArgs{Stateid: nfs4.Stateid{Seqid: 5}, FH: nfs4.FH("ha
 
 // call sends a recall to the client of e's session.
 func (e *env) call() (nfs4.Status, error) {
-	return e.s.Callback(context.Background(), e.sess.client, nfs4.CBRecall, recall)
+	return e.s.Callback(context.Background(), e.sess.client, nfs4.CBRecall, recall, nil)
 }
 
 // path says which SEQ4_STATUS bits about the back channel the client sees.
@@ -244,7 +244,7 @@ func TestCallbackNonsense(t *testing.T) {
 // TestCallbackPath: without a connection, after one is lost, and again.
 func TestCallbackPath(t *testing.T) {
 	run(t, "no client", session.Config{}, func(t *testing.T, e *env) {
-		if _, err := e.s.Callback(t.Context(), 99, nfs4.CBRecall, recall); !errors.Is(err, nfs4.ErrCBPathDown) {
+		if _, err := e.s.Callback(t.Context(), 99, nfs4.CBRecall, recall, nil); !errors.Is(err, nfs4.ErrCBPathDown) {
 			t.Error(err)
 		}
 	})
@@ -300,7 +300,7 @@ func TestCallbackGivenUp(t *testing.T) {
 		e.cb = func(call *rpc.Call, out *rpc.Reply) { <-free }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := e.s.Callback(ctx, e.sess.client, nfs4.CBRecall, recall); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := e.s.Callback(ctx, e.sess.client, nfs4.CBRecall, recall, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		close(free)
@@ -312,7 +312,7 @@ func TestCallbackGivenUp(t *testing.T) {
 		e.login(nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := e.s.Callback(ctx, e.sess.client, nfs4.CBRecall, recall); !errors.Is(err, context.Canceled) {
+		if _, err := e.s.Callback(ctx, e.sess.client, nfs4.CBRecall, recall, nil); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		if f := e.path(); f != 0 {
@@ -333,7 +333,7 @@ func TestCallbackGivenUp(t *testing.T) {
 			t.Error("not over the session's connection")
 		}
 		longer := &nfs4.CBRecallArgs{FH: nfs4.FH("handle of mine")}
-		if _, err := e.s.Callback(t.Context(), e.sess.client, nfs4.CBRecall, longer); !errors.Is(err, nfs4.ErrReqTooBig) {
+		if _, err := e.s.Callback(t.Context(), e.sess.client, nfs4.CBRecall, longer, nil); !errors.Is(err, nfs4.ErrReqTooBig) {
 			t.Error(err)
 		}
 		if s, err := e.call(); s != nfs4.OK || err != nil || len(got) != 2 {
@@ -393,7 +393,7 @@ func TestCallbackSlots(t *testing.T) {
 		free, _, done := start(e, 2)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := e.s.Callback(ctx, e.sess.client, nfs4.CBRecall, recall); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := e.s.Callback(ctx, e.sess.client, nfs4.CBRecall, recall, nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 		close(free)

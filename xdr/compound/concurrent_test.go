@@ -42,7 +42,7 @@ func TestConcurrent(t *testing.T) {
 			}
 			calling.Go(func() {
 				for range 50 {
-					if _, err := e.s.Callback(t.Context(), p.sess.client, nfs4.CBRecall, recall); err != nil && i <= 2 {
+					if _, err := e.s.Callback(t.Context(), p.sess.client, nfs4.CBRecall, recall, nil); err != nil && i <= 2 {
 						t.Error(err)
 					}
 				}

@@ -2,6 +2,7 @@ package compound
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"manifold/xdr/nfs4"
@@ -47,17 +48,32 @@ func (s *Server) link(conn *rpc.Conn) *link {
 	return l
 }
 
-// Expire drops the clients whose lease ran out, and returns how many there
-// were. The role calls it now and then.
+// Expire drops the clients whose lease ran out, unless the role lets them stay,
+// and returns how many it dropped. The role calls it now and then.
 func (s *Server) Expire(ctx context.Context, now time.Time) int {
-	s.mu.Lock()
-	ids := s.cfg.Sessions.Expired(now)
-	for _, id := range ids {
-		s.cfg.Sessions.Drop(id)
-	}
-	s.mu.Unlock()
+	ids := s.expired(now)
 	s.drop(ctx, ids...)
 	return len(ids)
+}
+
+func (s *Server) expired(now time.Time) (drop []nfs4.ClientID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	late := s.cfg.Sessions.Expired(now)
+	for id := range s.lapsed {
+		if _, still := slices.BinarySearch(late, id); !still {
+			s.renewed(id) // by the retry of a SEQUENCE
+		}
+	}
+	for _, id := range late {
+		if s.cfg.Hooks.Lapsed != nil && s.cfg.Hooks.Lapsed(now, id) {
+			s.lapsed[id] = true
+			continue
+		}
+		s.cfg.Sessions.Drop(id)
+		drop = append(drop, id)
+	}
+	return drop
 }
 
 // Evict drops a client whatever its lease says; false if it is not known.

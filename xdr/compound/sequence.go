@@ -42,6 +42,9 @@ func (r *runner) sequence() nfs4.Status {
 		return nfs4.ErrDelay // to nobody
 	}
 	v := s.cfg.Sessions.Sequence(c.Now, &a, req)
+	if v.Slot != nil {
+		s.renewed(v.Client)
+	}
 	s.mu.Unlock()
 	switch {
 	case v.Replay != nil:

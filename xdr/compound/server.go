@@ -35,6 +35,13 @@ type Hooks struct {
 	// Drop forgets the state of a client that is gone: destroyed, expired, or
 	// replaced by a later incarnation.
 	Drop func(context.Context, nfs4.ClientID)
+	// Lapsed tells that a client's lease ran out, and asks whether the client may
+	// stay nevertheless, with its sessions, as long as nobody wants what it holds
+	// (RFC 8881 section 8.4.2.3). It is asked again and again then, and when the
+	// client is heard of again before Server.Evict, Renewed tells. Neither may
+	// call the Server.
+	Lapsed  func(now time.Time, id nfs4.ClientID) (stays bool)
+	Renewed func(nfs4.ClientID)
 	// ReclaimComplete tells that a client has reclaimed all that it wants.
 	ReclaimComplete func(context.Context, nfs4.ClientID) error
 }
@@ -71,6 +78,7 @@ type Server struct {
 	mu     sync.Mutex // guards cfg.Sessions, which has none of its own, and:
 	conns  map[uint64]*link
 	minors map[nfs4.ClientID]uint32 // of the session made last
+	lapsed map[nfs4.ClientID]bool   // clients without a lease that stay
 	freed  chan struct{}            // closed when a back channel slot is given back; nil: nobody waits
 }
 
@@ -80,7 +88,7 @@ func New(cfg Config, table Table) *Server {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	s := &Server{cfg: cfg, seed: maphash.MakeSeed(), conns: map[uint64]*link{}, minors: map[nfs4.ClientID]uint32{}}
+	s := &Server{cfg: cfg, seed: maphash.MakeSeed(), conns: map[uint64]*link{}, minors: map[nfs4.ClientID]uint32{}, lapsed: map[nfs4.ClientID]bool{}}
 	for _, t := range []Table{table, s.sessionOps()} {
 		for n, op := range t {
 			s.rows[n] = op

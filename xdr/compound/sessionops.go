@@ -2,6 +2,7 @@ package compound
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
@@ -91,7 +92,9 @@ func (s *Server) createSession(ctx context.Context, c *Call, a *nfs4.CreateSessi
 	rec := plan.NeedsRecord
 	if rec != nil && s.cfg.Hooks.Confirm != nil {
 		var err error
-		if plan.MayReclaim, err = s.cfg.Hooks.Confirm(ctx, *rec); err != nil {
+		if plan.MayReclaim, err = s.cfg.Hooks.Confirm(ctx, *rec); errors.Is(err, nfs4.ErrDelay) {
+			return nfs4.ErrDelay // no room yet
+		} else if err != nil {
 			s.cfg.Log.Error("client record not kept, its session is refused", zap.Stringer("client", c.Remote), zap.Error(err))
 			return nfs4.ErrServerFault
 		}
@@ -100,6 +103,7 @@ func (s *Server) createSession(ctx context.Context, c *Call, a *nfs4.CreateSessi
 	status := locked(s, func(t *session.Table) (status nfs4.Status) {
 		if dropped, status = t.CommitSession(c.Now, &plan); status == nfs4.OK {
 			s.minors[a.ClientID] = c.Minor
+			s.renewed(a.ClientID)
 		}
 		return status
 	})
@@ -122,6 +126,15 @@ func (s *Server) abandon(plan *session.CreatePlan) {
 	s.cfg.Sessions.AbandonSession(plan)
 }
 
+// renewed tells the role of a client that is heard of again after its lease ran
+// out. mu is held.
+func (s *Server) renewed(id nfs4.ClientID) {
+	if s.lapsed[id] {
+		delete(s.lapsed, id)
+		s.cfg.Hooks.Renewed(id)
+	}
+}
+
 // drop tells the role that a client is gone.
 func (s *Server) drop(ctx context.Context, ids ...nfs4.ClientID) {
 	for _, id := range ids {
@@ -130,6 +143,7 @@ func (s *Server) drop(ctx context.Context, ids ...nfs4.ClientID) {
 		}
 		s.mu.Lock()
 		delete(s.minors, id)
+		delete(s.lapsed, id)
 		s.mu.Unlock()
 		if s.cfg.Hooks.Drop != nil {
 			s.cfg.Hooks.Drop(ctx, id)

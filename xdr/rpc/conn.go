@@ -35,6 +35,8 @@ type Conn struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	wg     sync.WaitGroup // handlers and, under Inline, further readers
+	next   chan *work     // to a worker that has nothing to do
+	spare  atomic.Int32   // workers that have nothing to do
 
 	rd    recordReader // the reading goroutine's
 	creds credCache    // the reading goroutine's
@@ -65,6 +67,7 @@ func NewConn(ctx context.Context, nc net.Conn, h Handler, cfg *Config) *Conn {
 		cfg: cfg, nc: nc, h: h,
 		id:    max(rand.Uint64(), 1),
 		done:  make(chan struct{}),
+		next:  make(chan *work),
 		idle:  make(chan struct{}),
 		rd:    newRecordReader(nc, cfg),
 		calls: map[uint32]*wait{},
@@ -198,8 +201,12 @@ func (c *Conn) accept(xid uint32, d *xdr.Decoder, rec *buffer) (moved bool, err 
 	case c.cfg.Inline:
 		return w.serve(), nil
 	}
-	c.wg.Add(1)
-	go w.run()
+	select {
+	case c.next <- w: // a spare worker takes it
+	default:
+		c.wg.Add(1)
+		go w.run()
+	}
 	return false, nil
 }
 

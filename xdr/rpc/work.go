@@ -10,8 +10,13 @@ type work struct {
 	rec  *buffer
 	pkt  packet
 	held int    // bytes counted in Conn.held
-	run  func() // runGo's body, made once so that starting a goroutine allocates nothing
+	run  func() // serveDone, bound once so that starting a goroutine allocates nothing
 }
+
+// spareWorkers is how many goroutines of one connection wait for a next call
+// when theirs is done. Their stacks have grown to what a handler needs, which a
+// new goroutine's would have to do again at each call.
+const spareWorkers = 8
 
 // newWork takes a work from the pool for a call in rec, its reply's header
 // written.
@@ -43,10 +48,24 @@ func (p *pools) putWork(w *work) {
 	p.work.Put(w)
 }
 
+// serveDone serves w, and further calls as long as the connection has few
+// spare workers.
 func (w *work) serveDone() {
 	c := w.c
 	defer c.wg.Done()
-	w.serve()
+	for {
+		w.serve()
+		if c.spare.Add(1) > spareWorkers {
+			c.spare.Add(-1)
+			return
+		}
+		select {
+		case w = <-c.next:
+			c.spare.Add(-1)
+		case <-c.done:
+			return
+		}
+	}
 }
 
 // serve runs the handler and sends its reply, or, while the goroutine that

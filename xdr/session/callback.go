@@ -1,6 +1,10 @@
 package session
 
-import "manifold/xdr/nfs4"
+import (
+	"slices"
+
+	"manifold/xdr/nfs4"
+)
 
 // Callback is permission to send one CB_COMPOUND: CB_SEQUENCE's arguments
 // (csa_cachethis is always false, there are no referring calls), where to send
@@ -52,6 +56,13 @@ func (s *session) callingBack() bool {
 		}
 	}
 	return false
+}
+
+// CanCallback says whether a session of the client has a back channel with a
+// connection.
+func (t *Table) CanCallback(id nfs4.ClientID) bool {
+	c := t.clients[id]
+	return c != nil && slices.ContainsFunc(c.sessions, (*session).callable)
 }
 
 // Callback takes a back channel slot of a client, of its newest session that
