@@ -45,6 +45,13 @@ type Config struct {
 	// MaxClients, MaxOpens, MaxLocks and MaxLayouts bound the state of all
 	// clients together: 4096, 1 M, 1 M and 1 M.
 	MaxClients, MaxOpens, MaxLocks, MaxLayouts int
+	// MaxDelegations bounds the delegations of all clients together: 256 k.
+	// NoDelegations gives none.
+	MaxDelegations int
+	NoDelegations  bool
+	// Courtesy is how long a client without a lease keeps what nobody else wants:
+	// 24 h. Negative: not at all, its state goes with its lease.
+	Courtesy time.Duration
 }
 
 // Options are a Server's surroundings. Nil ones are silent.
@@ -58,6 +65,7 @@ type Options struct {
 
 const (
 	defaultLease = 90 * time.Second
+	defaultStay  = 24 * time.Hour
 	defaultUnit  = 1 << 20
 	unitGranule  = 4096
 	maxUnit      = 1 << 30
@@ -78,6 +86,12 @@ func (c Config) withDefaults() Config {
 		if *n == 0 {
 			*n = 1 << 20
 		}
+	}
+	if c.MaxDelegations == 0 {
+		c.MaxDelegations = 1 << 18
+	}
+	if c.Courtesy == 0 {
+		c.Courtesy = defaultStay
 	}
 	if c.MaxClients == 0 {
 		c.MaxClients = 4096
@@ -104,7 +118,7 @@ func (c Config) Validate() error {
 	bad(validUnit(c.StripeUnit), "stripe unit: %d is not a multiple of %d up to %d", c.StripeUnit, unitGranule, maxUnit)
 	bad(c.Width >= 0 && c.Width <= maxWidth, "width: %d is not between 0 and %d", c.Width, maxWidth)
 	bad(c.Token == "" || len(c.Token) >= 16, "token: shorter than 16 bytes")
-	bad(c.MaxClients > 0 && c.MaxOpens > 0 && c.MaxLocks > 0 && c.MaxLayouts > 0, "a limit on state is negative")
+	bad(c.MaxClients > 0 && c.MaxOpens > 0 && c.MaxLocks > 0 && c.MaxLayouts > 0 && c.MaxDelegations > 0, "a limit on state is negative")
 	return errors.Join(errs...)
 }
 

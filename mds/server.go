@@ -120,7 +120,7 @@ func (s *Server) wire(ctx context.Context) (err error) {
 		return err
 	}
 	s.proxy = proxy.New(proxy.Config{
-		Keys: func() *layout.Keyring { return keys }, Paths: s.fleet.Paths, Log: s.log,
+		Keys: func() *layout.Keyring { return keys }, Paths: s.fleet.Paths, Up: s.fleet.Serves, Log: s.log,
 		Owner: fmt.Appendf(nil, "manifold mds %x", s.service.rec.ClusterID),
 	})
 	var boot nfs4.Verifier
@@ -143,8 +143,12 @@ func (s *Server) stateConfig() state.Config {
 		Clients: s.cfg.MaxClients, Opens: s.cfg.MaxOpens, Owners: s.cfg.MaxLocks,
 		Locks: s.cfg.MaxLocks, Layouts: s.cfg.MaxLayouts,
 	}
+	if !s.cfg.NoDelegations {
+		total.Delegs = s.cfg.MaxDelegations
+	}
 	return state.Config{
-		Boot: s.service.rec.Boots, Grace: s.cfg.Grace, Recall: s.cfg.Lease, PerClient: total, Total: total,
+		Boot: s.service.rec.Boots, Grace: s.cfg.Grace, Recall: s.cfg.Lease, DelegPause: s.cfg.Lease / 3,
+		Courtesy: max(s.cfg.Courtesy, 0), PerClient: total, Total: total,
 	}
 }
 
@@ -183,6 +187,7 @@ func (s *Server) Run(ctx context.Context) error {
 	g.Go(func() error { s.ops.SweepMarks(inner); return nil })
 	g.Go(func() error { s.ops.RunGrace(inner); return nil })
 	g.Go(func() error { s.expire(inner); return nil })
+	g.Go(func() error { s.ops.Tend(inner); return nil })
 	g.Go(func() error {
 		err := s.nfs.Serve(s.nfsLn)
 		if ctx.Err() != nil {

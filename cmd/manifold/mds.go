@@ -21,6 +21,7 @@ type mdsFlags struct {
 	boot.Options
 	cfg   mds.Config
 	unit  boot.Size
+	deleg bool
 	admin string
 }
 
@@ -29,6 +30,8 @@ func (f *mdsFlags) register(fs *pflag.FlagSet, listen string) {
 	fs.StringVar(&f.cfg.Listen, "listen", listen, "`HOST:PORT` that clients mount from")
 	fs.DurationVar(&f.cfg.Lease, "lease", 90*time.Second, "how long a client's state outlives its last word, from 5s to 1h")
 	fs.DurationVar(&f.cfg.Grace, "grace", 0, "how long clients may reclaim after a restart (default: the lease and a tenth)")
+	fs.BoolVar(&f.deleg, "delegations", true, "let clients that have a file to themselves open, close and lock it by themselves")
+	fs.DurationVar(&f.cfg.Courtesy, "courtesy", 24*time.Hour, "how long a client whose lease ran out keeps what nobody else wants; 0 is not at all")
 	fs.Var(&f.unit, "stripe-unit", "of new files: a `SIZE` such as 64KiB or 4M, a multiple of 4KiB (default 1MiB)")
 	fs.IntVar(&f.cfg.Width, "width", 0, "data servers that a new file is striped over (default: all)")
 	fs.BoolVar(&f.cfg.NoProxyIO, "no-proxy-io", false, "refuse I/O through the metadata server: for tests of the way to the data servers")
@@ -37,7 +40,10 @@ func (f *mdsFlags) register(fs *pflag.FlagSet, listen string) {
 
 // finish completes the flags once they are loaded. dir is the data folder.
 func (f *mdsFlags) finish(dir string) error {
-	f.cfg.StripeUnit = uint64(f.unit)
+	f.cfg.StripeUnit, f.cfg.NoDelegations = uint64(f.unit), !f.deleg
+	if f.cfg.Courtesy == 0 {
+		f.cfg.Courtesy = -1
+	}
 	if f.admin == "" {
 		f.admin = "unix:" + filepath.Join(dir, adminSocket)
 	}

@@ -26,6 +26,7 @@ type peer struct {
 	mu      sync.Mutex
 	answer  func(*nfs4.CBLayoutRecallArgs) nfs4.Status
 	recalls chan nfs4.CBLayoutRecallArgs
+	deleg   delegHooks
 	ds      map[string]*client.Client // by address
 }
 
@@ -34,7 +35,7 @@ type peer struct {
 func (c *cluster) newPeer(t testing.TB, owner string) *peer {
 	t.Helper()
 	p := &peer{
-		t: t, c: c, owner: t.Name() + "/" + owner, cred: sys(0, 0), recalls: make(chan nfs4.CBLayoutRecallArgs, 1000),
+		t: t, c: c, owner: t.Name() + "/" + owner, cred: sys(0, 0), recalls: make(chan nfs4.CBLayoutRecallArgs, 1000), deleg: newDelegHooks(),
 		ds: map[string]*client.Client{},
 	}
 	p.cfg = client.Config{Owner: []byte(p.owner), Cred: sys(0, 0), Minor: 2, Renew: time.Second, Callback: p.callback}
@@ -92,8 +93,14 @@ func (p *peer) recalled(f func(*nfs4.CBLayoutRecallArgs) nfs4.Status) {
 	p.answer = f
 }
 
-func (p *peer) callback(_ context.Context, op nfs4.CBOpNum, d *xdr.Decoder, _ *xdr.Encoder) nfs4.Status {
-	if op != nfs4.CBLayoutRecall {
+func (p *peer) callback(_ context.Context, op nfs4.CBOpNum, d *xdr.Decoder, e *xdr.Encoder) nfs4.Status {
+	switch op {
+	case nfs4.CBRecall:
+		return p.cbRecall(d)
+	case nfs4.CBGetattr:
+		return p.cbGetattr(d, e)
+	case nfs4.CBLayoutRecall:
+	default:
 		return nfs4.ErrNotSupp
 	}
 	var a nfs4.CBLayoutRecallArgs

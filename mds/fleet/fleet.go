@@ -237,6 +237,14 @@ func (f *Fleet) List() []Info {
 	return list
 }
 
+// Serves says whether a data server is up, to get new files or not.
+func (f *Fleet) Serves(ds layout.DSID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	m := f.members[ds]
+	return m != nil && (m.state() == Up || m.state() == Draining)
+}
+
 // All returns the data servers that were not removed.
 func (f *Fleet) All() []layout.DSID {
 	var ids []layout.DSID

@@ -20,13 +20,17 @@ type ServiceRecord struct {
 	Boots     uint32   // raised by each start or takeover: the upper half of client ids
 }
 
-// ClientRecord lets a client reclaim its state after a restart (RFC 8881
-// section 8.4.2.1). It is made when the client id is confirmed.
+// ClientRecord is a client that may have state: it is made when the client id
+// is confirmed, so that what the client got can be taken away after a restart.
+// Only one that is Complete lets it reclaim (RFC 8881 section 8.4.2.1): a client
+// that missed a grace period, and was away again before it could know, would
+// reclaim what others had in between (section 8.4.3).
 type ClientRecord struct {
 	ID        nfs4.ClientID
 	Owner     []byte // co_ownerid, at most 1024 bytes
 	Verifier  nfs4.Verifier
 	Principal []byte // who made the client id, as the session layer writes it; at most 1024 bytes
+	Complete  bool   // it has done RECLAIM_COMPLETE
 }
 
 // DSRecord is a data server that registered. Its number is never given to
@@ -110,6 +114,7 @@ func decodeClient(key, row []byte) (ClientRecord, error) {
 	r.Owner = bytes.Clone(d.Opaque(maxOwner))
 	copy(r.Verifier[:], d.Fixed(len(r.Verifier)))
 	r.Principal = bytes.Clone(d.Opaque(maxOwner))
+	r.Complete = d.Bool()
 	return r, closeRow(key, &d, true)
 }
 
@@ -122,6 +127,7 @@ func (Cluster) PutClient(tx store.Tx, r ClientRecord) error {
 	e.Opaque(r.Owner)
 	e.Fixed(r.Verifier[:])
 	e.Opaque(r.Principal)
+	e.Bool(r.Complete)
 	return putRow(tx, clientKey(uint64(r.ID)), &e)
 }
 

@@ -24,7 +24,7 @@ const (
 	formVolume   rowForm = 'v'<<8 | 1
 	formCounters rowForm = 'n'<<8 | 1
 	formService  rowForm = 'c'<<8 | 1
-	formClient   rowForm = 'C'<<8 | 1
+	formClient   rowForm = 'C'<<8 | 2
 	formDS       rowForm = 'D'<<8 | 1
 	formKeyring  rowForm = 'k'<<8 | 1
 	formXattr    rowForm = 'x'<<8 | 1

@@ -176,7 +176,8 @@ type Changed struct {
 // changes nothing. writer says that the caller has the file open for writing,
 // so a new size needs no permission. Errors: ErrPerm, ErrAccess,
 // ErrAttrNotSupp, ErrInval (an attribute that can only be read, a bad value, the
-// size of what is no file), ErrIsDir, ErrFBig, ErrBadOwner.
+// size of what is no file), ErrIsDir, ErrFBig, ErrBadOwner, ErrNoSpc (an ACL of
+// more than 256 entries). Mode and ACL follow from each other (section 6.4.1).
 func (v *Volume) SetAttr(tx store.Tx, now time.Time, cred Cred, file layout.Handle, a *nfs4.Attrs, writer bool) (Changed, error) {
 	in, err := v.Get(tx, file)
 	if err != nil {

@@ -21,6 +21,7 @@ func supported(minor uint32) nfs4.Bitmap {
 	)).Or(ofSpace())
 	if minor >= 2 {
 		b.Set(nfs4.AttrModeUmask)
+		b.Set(nfs4.AttrOpenArguments)
 	}
 	return b
 }
@@ -87,7 +88,7 @@ func (o *Ops) fill(tx store.Tx, c *compound.Call, a *nfs4.Attrs, want nfs4.Bitma
 	o.Volume.Fill(a, want.And(ofInode()), in)
 	a.Mask = want.And(supported(c.Minor).Without(writeOnly(c.Minor)))
 	a.Filehandle = fh
-	if !want.And(ofServer()).IsZero() {
+	if !want.And(ofServer()).IsZero() || want.Has(nfs4.AttrOpenArguments) {
 		o.fillServer(c.Minor, a)
 	}
 	if !want.And(ofSpace()).IsZero() {
@@ -103,6 +104,7 @@ func (o *Ops) fillServer(minor uint32, a *nfs4.Attrs) {
 	a.SuppattrExclcreat = ofExclusive(minor)
 	a.ACLSupport = nfs4.ACLSupportAllow | nfs4.ACLSupportDeny
 	a.XattrSupport = minor >= 2
+	a.OpenArguments = openArguments()
 	a.FHExpireType = 0 // FH4_PERSISTENT
 	a.LinkSupport, a.SymlinkSupport, a.UniqueHandles = true, true, true
 	a.CanSetTime, a.CasePreserving, a.ChownRestricted, a.Homogeneous, a.NoTrunc = true, true, true, true, true
@@ -113,6 +115,20 @@ func (o *Ops) fillServer(minor uint32, a *nfs4.Attrs) {
 	a.FSLayoutTypes = []nfs4.LayoutType{o.Driver.Type()}
 	a.LayoutBlksize, a.LayoutAlignment = layoutBlock, layoutBlock
 	a.ChangeAttrType = nfs4.ChangeMonotonicIncr
+}
+
+// openArguments is what OPEN knows (RFC 9754), by number as bits. Delegations of
+// times, and delegations in place of an open, are not among it.
+func openArguments() nfs4.OpenArguments {
+	return nfs4.OpenArguments{
+		ShareAccess:     nfs4.BitmapOf(nfs4.ShareAccessRead, nfs4.ShareAccessWrite, nfs4.ShareAccessBoth),
+		ShareDeny:       nfs4.BitmapOf(nfs4.ShareDenyNone, nfs4.ShareDenyRead, nfs4.ShareDenyWrite, nfs4.ShareDenyBoth),
+		ShareAccessWant: nfs4.BitmapOf(nfs4.WantAnyDeleg>>8, nfs4.WantNoDeleg>>8, nfs4.WantCancel>>8),
+		OpenClaim: nfs4.BitmapOf(nfs4.Attr(nfs4.ClaimNull), nfs4.Attr(nfs4.ClaimPrevious), nfs4.Attr(nfs4.ClaimDelegateCur),
+			nfs4.Attr(nfs4.ClaimFH), nfs4.Attr(nfs4.ClaimDelegCurFH)),
+		CreateMode: nfs4.BitmapOf(nfs4.Attr(nfs4.CreateUnchecked), nfs4.Attr(nfs4.CreateGuarded),
+			nfs4.Attr(nfs4.CreateExclusive), nfs4.Attr(nfs4.CreateExclusive4_1)),
+	}
 }
 
 // layoutBlock is the I/O size and alignment that suit the data servers, bytes.

@@ -20,7 +20,7 @@ import (
 
 // Hooks are what the engine asks of the metadata server.
 func (o *Ops) Hooks() compound.Hooks {
-	return compound.Hooks{Confirm: o.confirm, Drop: o.drop, ReclaimComplete: o.reclaimComplete}
+	return compound.Hooks{Confirm: o.confirm, Drop: o.drop, Lapsed: o.lapsed, Renewed: o.renewed, ReclaimComplete: o.reclaimComplete}
 }
 
 // RecordName is the name under which a client is on record: only the same
@@ -34,7 +34,7 @@ func (o *Ops) HasState(id nfs4.ClientID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := o.State.CountsOf(id)
-	return n.Opens+n.Locks+n.Layouts > 0
+	return n.Opens+n.Locks+n.Layouts+n.Delegs > 0
 }
 
 // confirm puts a client on record and lets it have state. Records of the same
@@ -44,6 +44,12 @@ func (o *Ops) confirm(ctx context.Context, rec session.ClientRecord) (mayReclaim
 	o.mu.Lock()
 	mayReclaim, s := o.State.AddClient(o.Now(), rec.ID, name)
 	o.mu.Unlock()
+	if s == nfs4.ErrDelay { // too many: one that has no lease makes room
+		o.mu.Lock()
+		stale := o.State.Stale(o.Now())
+		o.mu.Unlock()
+		o.expire(stale)
+	}
 	if s != nfs4.OK {
 		return false, s
 	}
@@ -78,8 +84,20 @@ func (o *Ops) confirm(ctx context.Context, rec session.ClientRecord) (mayReclaim
 }
 
 // reclaimComplete: the client has all it wants (RFC 8881 section 18.51), and
-// has given up the layouts that it had before the start.
+// has given up the layouts that it had before the start. Only now, when its new
+// record is good for the next restart, the old one may go.
 func (o *Ops) reclaimComplete(ctx context.Context, id nfs4.ClientID) error {
+	s := o.update(ctx, func(tx store.Tx) error {
+		r, err := o.Cluster.Client(tx, id)
+		if err != nil || r.Complete {
+			return err
+		}
+		r.Complete = true
+		return o.Cluster.PutClient(tx, r)
+	})
+	if s != nfs4.OK && s != nfs4.ErrNoEnt {
+		return s
+	}
 	o.mu.Lock()
 	old := o.heirs[id]
 	o.mu.Unlock()
@@ -134,6 +152,7 @@ func (o *Ops) retire(ctx context.Context, old []nfs4.ClientID) nfs4.Status {
 func (o *Ops) drop(_ context.Context, id nfs4.ClientID) {
 	o.mu.Lock()
 	e := o.State.Expire(id)
+	delete(o.courtesy, id)
 	o.mu.Unlock()
 	o.background(func(ctx context.Context) {
 		var on []layout.DSID
@@ -164,6 +183,9 @@ func (o *Ops) drop(_ context.Context, id nfs4.ClientID) {
 		}
 		o.mu.Lock()
 		gone := o.State.Forget(id)
+		for _, file := range gone.Idle {
+			delete(o.given, file)
+		}
 		o.wake()
 		o.mu.Unlock()
 		o.idle(gone.Idle)
@@ -295,7 +317,9 @@ func (o *Ops) endGrace(ctx context.Context, lost int) {
 func LoadRecords(tx store.Tx, c ns.Cluster) (names []string, old map[string][]nfs4.ClientID, err error) {
 	old = map[string][]nfs4.ClientID{}
 	err = c.ScanClients(tx, func(r ns.ClientRecord) (bool, error) {
-		names = append(names, RecordName(r.Owner, r.Verifier))
+		if r.Complete {
+			names = append(names, RecordName(r.Owner, r.Verifier))
+		}
 		old[string(r.Owner)] = append(old[string(r.Owner)], r.ID)
 		return true, nil
 	})

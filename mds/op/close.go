@@ -18,9 +18,6 @@ func (o *Ops) close(ctx context.Context, c *compound.Call, a *nfs4.CloseArgs, r 
 	if s != nfs4.OK {
 		return s
 	}
-	for _, g := range v.Effects.Recall {
-		o.recall(g)
-	}
 	r.OpenStateid = v.Stateid
 	return nfs4.OK
 }

@@ -52,6 +52,8 @@ func (o *Ops) getdevicelist(_ context.Context, _ *compound.Call, a *nfs4.GetDevi
 		return nfs4.ErrUnknownLayoutType
 	case a.Cookie != 0 && a.CookieVerf != o.boot:
 		return nfs4.ErrNotSame
+	case a.MaxDevices == 0:
+		return nfs4.ErrInval // it would never come to the end
 	}
 	ids := o.Fleet.Devices()
 	if a.Cookie > uint64(len(ids)) {

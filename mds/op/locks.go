@@ -40,6 +40,26 @@ func (l *fileLocks) lock(ctx context.Context, ino uint64) (unlock func(), err er
 	}
 }
 
+// lockAll takes the locks of several inodes, which are in ascending order, each
+// once: so two that do so do not wait for each other.
+func (l *fileLocks) lockAll(ctx context.Context, inos []uint64) (unlock func(), err error) {
+	var unlocks []func()
+	unlock = func() {
+		for _, u := range unlocks {
+			u()
+		}
+	}
+	for _, ino := range inos {
+		u, err := l.lock(ctx, ino)
+		if err != nil {
+			unlock()
+			return nil, err
+		}
+		unlocks = append(unlocks, u)
+	}
+	return unlock, nil
+}
+
 // tryLock takes the lock of an inode if nobody holds it or waits for it.
 func (l *fileLocks) tryLock(ino uint64) (unlock func(), ok bool) {
 	l.mu.Lock()

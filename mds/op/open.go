@@ -19,16 +19,14 @@ type opening struct {
 	creator bool
 	// cut says that an existing file is to become empty.
 	cut bool
-	// want is what the client would like of a delegation.
-	want uint32
 }
 
-// open: RFC 8881 section 18.16. Delegations are not given.
+// open: RFC 8881 section 18.16.
 func (o *Ops) open(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs, r *nfs4.OpenRes) nfs4.Status {
 	op := opening{req: state.OpenReq{
 		Client: c.Client, Owner: a.Owner.Owner, Access: a.ShareAccess & nfs4.ShareAccessMask, Deny: a.ShareDeny,
 	}}
-	op.want = a.ShareAccess &^ nfs4.ShareAccessMask
+	op.req.Want = a.ShareAccess &^ nfs4.ShareAccessMask
 	if op.req.Access == 0 || op.req.Deny > nfs4.ShareDenyBoth {
 		return nfs4.ErrInval
 	}
@@ -43,19 +41,37 @@ func (o *Ops) open(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs, r *n
 		}
 	case nfs4.ClaimFH, nfs4.ClaimPrevious:
 		op.req.Reclaim = a.Claim.Type == nfs4.ClaimPrevious
+		op.req.Prev = a.Claim.PrevDelegType
 		if create {
 			return nfs4.ErrInval
 		}
 		op.in, s = o.inode(ctx, here(c))
 	case nfs4.ClaimDelegateCur, nfs4.ClaimDelegCurFH:
-		return nfs4.ErrBadStateID // no delegation was ever given
+		s = o.openDelegated(ctx, c, a, r, &op)
 	default:
-		return nfs4.ErrNotSupp
+		return nfs4.ErrNotSupp // delegations do not outlive a restart of the client
 	}
 	if s != nfs4.OK {
 		return s
 	}
 	return o.openInode(ctx, c, r, &op)
+}
+
+// openDelegated finds a file that the client has opened by itself, under a
+// delegation.
+func (o *Ops) openDelegated(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs, r *nfs4.OpenRes, op *opening) (s nfs4.Status) {
+	if a.How.OpenType == nfs4.OpenCreate {
+		return nfs4.ErrInval
+	}
+	op.req.DelegCur, op.req.Deleg = true, a.Claim.DelegStateid
+	if s := c.Resolve(&op.req.Deleg); s != nfs4.OK {
+		return s
+	}
+	if a.Claim.Type == nfs4.ClaimDelegateCur {
+		return o.openName(ctx, c, a.Claim.Name, r, op)
+	}
+	op.in, s = o.inode(ctx, here(c))
+	return s
 }
 
 // openName looks the file up.
@@ -112,7 +128,7 @@ func (o *Ops) openCreate(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs
 	if s != nfs4.OK {
 		return s
 	}
-	op.in, op.creator = made.Inode, made.New
+	op.in, op.creator, op.req.Created = made.Inode, made.New, made.New
 	r.CInfo, r.AttrSet = made.Dir, made.Set
 	if made.New && op.req.Access&nfs4.ShareAccessWrite != 0 && len(op.in.Layout.DS) > 0 {
 		o.marks.add(op.in.ID)
@@ -157,8 +173,9 @@ func (o *Ops) placeNew(tx store.Tx, in *ns.Inode) error {
 	return o.Volume.MarkOpenRW(tx, h)
 }
 
-// openInode opens the file that was found or made.
-func (o *Ops) openInode(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, op *opening) nfs4.Status {
+// openInode opens the file that was found or made. Delegations in the way are
+// waited for, not for long.
+func (o *Ops) openInode(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, op *opening) (s nfs4.Status) {
 	if s := regular(op.in); s != nfs4.OK {
 		return s
 	}
@@ -166,6 +183,17 @@ func (o *Ops) openInode(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, 
 		return s
 	}
 	op.req.File = op.in.ID
+	for range delegTries {
+		op.req.CanCallback = o.caller.CanCallback(c.Client)
+		if s = o.openOnce(ctx, c, r, op); s != nfs4.ErrDelay || !o.awaitDelegs(ctx, op.in.ID, c.Client) {
+			break
+		}
+	}
+	return s
+}
+
+// openOnce opens the file unless something is in the way.
+func (o *Ops) openOnce(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, op *opening) nfs4.Status {
 	unlock, s := o.lockToOpen(ctx, c, op)
 	if s != nfs4.OK {
 		return s
@@ -182,34 +210,24 @@ func (o *Ops) openInode(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, 
 			return s
 		}
 	}
-	if s := o.stillThere(ctx, o.Volume.Handle(op.in)); s != nfs4.OK {
+	in, s := o.stillThere(ctx, o.Volume.Handle(op.in))
+	if s != nfs4.OK {
 		return s
 	}
 	if s := o.apply(v.Change); s != nfs4.OK {
 		return s
 	}
+	o.note(&v.Delegation, in)
 	o.enter(c, op.in)
 	c.SetStateid(v.Stateid)
 	r.Stateid = v.Stateid
 	r.RFlags = nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked
-	r.Delegation = noDelegation(op.want)
+	r.Delegation = o.delegation(op, in, &v)
 	return nfs4.OK
 }
 
-// noDelegation says why a client that asked gets no delegation. One that did
-// not is told nothing (RFC 8881 section 18.16.3).
-func noDelegation(want uint32) nfs4.OpenDelegation {
-	switch want & nfs4.WantDelegMask {
-	case nfs4.WantNoPreference:
-		return nfs4.OpenDelegation{Type: nfs4.DelegateNone}
-	case nfs4.WantNoDeleg, nfs4.WantCancel:
-		return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, None: nfs4.NoDelegation{Why: nfs4.NoDelegNotWanted}}
-	}
-	return nfs4.OpenDelegation{Type: nfs4.DelegateNoneExt, None: nfs4.NoDelegation{Why: nfs4.NoDelegResource}}
-}
-
 // lockToOpen takes the file's lock. If the open will cut the file, nobody else
-// has a layout then.
+// has a delegation or a layout then.
 func (o *Ops) lockToOpen(ctx context.Context, c *compound.Call, op *opening) (unlock func(), s nfs4.Status) {
 	if op.cut {
 		return o.alone(ctx, op.in.ID, c.Client)
@@ -223,12 +241,12 @@ func (o *Ops) lockToOpen(ctx context.Context, c *compound.Call, op *opening) (un
 
 // stillThere makes sure, under the file's lock, that the file was not freed
 // between look-up and lock: once its open is applied it will not be.
-func (o *Ops) stillThere(ctx context.Context, h layout.Handle) nfs4.Status {
-	_, s := o.inode(ctx, h)
+func (o *Ops) stillThere(ctx context.Context, h layout.Handle) (*ns.Inode, nfs4.Status) {
+	in, s := o.inode(ctx, h)
 	if s == nfs4.ErrStale {
-		return nfs4.ErrNoEnt
+		return nil, nfs4.ErrNoEnt
 	}
-	return s
+	return in, s
 }
 
 // mayOpen checks the mode. Reclaims were allowed once already.
@@ -240,5 +258,8 @@ func mayOpen(c *compound.Call, op *opening) nfs4.Status {
 		Read:       op.req.Access&nfs4.ShareAccessRead != 0,
 		Write:      op.req.Access&nfs4.ShareAccessWrite != 0 || op.cut,
 		ReadIfExec: true,
+		// Under the delegation it was allowed, and the owner may have changed
+		// the mode since.
+		OwnerOverride: op.req.DelegCur,
 	}))
 }

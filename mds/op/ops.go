@@ -34,7 +34,9 @@ import (
 
 // Caller calls clients back; compound.Server is one.
 type Caller interface {
-	Callback(ctx context.Context, client nfs4.ClientID, op nfs4.CBOpNum, args compound.CallbackArgs) (nfs4.Status, error)
+	Callback(ctx context.Context, client nfs4.ClientID, op nfs4.CBOpNum, args compound.CallbackArgs, res compound.CallbackRes) (nfs4.Status, error)
+	CanCallback(client nfs4.ClientID) bool
+	Evict(ctx context.Context, client nfs4.ClientID) bool
 	Flag(client nfs4.ClientID, flags uint32)
 	Unflag(client nfs4.ClientID, flags uint32)
 }
@@ -83,23 +85,26 @@ type Ops struct {
 	counter counters
 	boot    nfs4.Verifier
 
-	mu      sync.Mutex // guards State and:
-	changed chan struct{}
-	recalls map[recallKey]bool
-	old     map[string][]nfs4.ClientID        // client ids from before the start, by owner
-	heirs   map[nfs4.ClientID][]nfs4.ClientID // those of who came back and reclaims
-	retired []nfs4.ClientID                   // those that are fenced, until grace is over
-	settled chan struct{}                     // closed when no client may reclaim and all retired ones are being fenced
-	marked  []layout.Handle                   // the files that were marked at the start
-	work    sync.WaitGroup                    // recalls and clean-ups in the background
-	stop    context.CancelFunc
-	ctx     context.Context // ends when the server stops
+	mu       sync.Mutex // guards State and:
+	changed  chan struct{}
+	recalls  map[recallKey]bool
+	courtesy map[nfs4.ClientID]bool            // clients whose lease ran out, and that stay
+	given    map[uint64]given                  // delegations to write, by file
+	old      map[string][]nfs4.ClientID        // client ids from before the start, by owner
+	heirs    map[nfs4.ClientID][]nfs4.ClientID // those of who came back and reclaims
+	retired  []nfs4.ClientID                   // those that are fenced, until grace is over
+	settled  chan struct{}                     // closed when no client may reclaim and all retired ones are being fenced
+	marked   []layout.Handle                   // the files that were marked at the start
+	work     sync.WaitGroup                    // recalls and clean-ups in the background
+	starting sync.Mutex                        // between Stop and background
+	stop     context.CancelFunc
+	ctx      context.Context // ends when the server stops
 }
 
 // New returns the operations. boot differs at every start; old are the client
 // ids that LoadRecords found.
 func New(cfg Config, p Parts, boot nfs4.Verifier, old map[string][]nfs4.ClientID) *Ops {
-	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{}), settled: make(chan struct{})}
+	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, courtesy: map[nfs4.ClientID]bool{}, given: map[uint64]given{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{}), settled: make(chan struct{})}
 	o.ctx, o.stop = context.WithCancel(context.Background())
 	return o
 }
@@ -109,21 +114,35 @@ func (o *Ops) Serve(c Caller) { o.caller = c }
 
 // Stop ends what runs in the background, and waits for it.
 func (o *Ops) Stop() {
+	o.starting.Lock()
 	o.stop()
+	o.starting.Unlock()
 	o.work.Wait()
 }
 
-// decide asks the state.
+// decide asks the state. Clients that are in the way without a lease are ended,
+// and if delegations are in the way, their recall begins: nothing is kept along
+// with that.
 func (o *Ops) decide(r state.Request) state.Verdict {
 	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.State.Decide(o.Now(), r)
+	v := o.State.Decide(o.Now(), r)
+	begin := state.Effects{Expire: v.Effects.Expire}
+	if v.Status == nfs4.ErrDelay && !v.Change.IsZero() {
+		o.State.Apply(v.Change)
+		v.Change, begin = state.Change{}, v.Effects
+	}
+	o.mu.Unlock()
+	o.tell(&begin)
+	return v
 }
 
 // apply makes a verdict's change, and starts what follows from it.
 func (o *Ops) apply(ch state.Change) nfs4.Status {
 	o.mu.Lock()
 	e, ok := o.State.Apply(ch)
+	for _, file := range e.Idle {
+		delete(o.given, file)
+	}
 	o.wake()
 	o.mu.Unlock()
 	o.idle(e.Idle)
@@ -145,7 +164,11 @@ func (o *Ops) decideApply(r state.Request) (state.Verdict, nfs4.Status) {
 	if v.Status != nfs4.OK || v.Change.IsZero() {
 		return v, v.Status
 	}
-	return v, o.apply(v.Change)
+	s := o.apply(v.Change)
+	if s == nfs4.OK {
+		o.tell(&v.Effects)
+	}
+	return v, s
 }
 
 // view and update run fn in a transaction, and say what an operation answers.

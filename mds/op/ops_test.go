@@ -297,7 +297,7 @@ func TestRecallNext(t *testing.T) {
 	p := r.mount("a")
 	fh, id := p.create("f")
 	p.want(nfs4.OK, putFH(fh), layoutGet(id))
-	key := recallKey{p.ClientID(), r.file(fh).Inode}
+	key := recallKey{p.ClientID(), r.file(fh).Inode, false}
 	r.ops.mu.Lock()
 	r.ops.recalls[key] = true // a goroutine that is about to end
 	r.ops.mu.Unlock()
@@ -305,14 +305,14 @@ func TestRecallNext(t *testing.T) {
 	if s != nfs4.OK || len(v.Effects.Recall) != 1 {
 		t.Fatalf("%v, %v", s, v.Effects)
 	}
-	r.ops.recall(v.Effects.Recall[0]) // finds it busy
+	// Its recall found the goroutine busy.
 	g, more := r.ops.recallNext(t.Context(), key)
-	if !more || g.Stateid != v.Effects.Recall[0].Stateid {
-		t.Errorf("recall %v, %v; want %v", g.Stateid, more, v.Effects.Recall[0].Stateid)
+	if !more || g.stateid != v.Effects.Recall[0].Stateid {
+		t.Errorf("recall %v, %v; want %v", g.stateid, more, v.Effects.Recall[0].Stateid)
 	}
 	r.ops.mu.Lock()
 	act, _ := r.ops.State.Apply(r.ops.State.Decide(time.Now(), state.RecallDoneReq{
-		File: key.file, Client: key.client, Stateid: g.Stateid, Answer: nfs4.ErrNoMatchingLayout,
+		File: key.file, Client: key.client, Stateid: g.stateid, Answer: nfs4.ErrNoMatchingLayout,
 	}).Change)
 	r.ops.mu.Unlock()
 	_ = act

@@ -2,9 +2,11 @@ package op
 
 import (
 	"context"
+	"slices"
 
 	"manifold/layout"
 	"manifold/mds/ns"
+	"manifold/mds/state"
 	"manifold/mds/store"
 	"manifold/xdr/compound"
 	"manifold/xdr/nfs4"
@@ -15,16 +17,15 @@ func (o *Ops) remove(ctx context.Context, c *compound.Call, a *nfs4.RemoveArgs, 
 	if s := o.graceGate(); s != nfs4.OK {
 		return s
 	}
-	var gone ns.Removed
-	s := o.update(ctx, func(tx store.Tx) (err error) {
-		gone, err = o.Volume.Remove(tx, c.Now, cred(c), here(c), a.Target)
-		return err
-	})
-	if s == nfs4.OK {
+	files := o.named(ctx, c, name{here(c), a.Target})
+	return o.take(ctx, c.Client, files, func(tx store.Tx) (t taken, err error) {
+		gone, err := o.Volume.Remove(tx, c.Now, cred(c), here(c), a.Target)
+		if err != nil {
+			return t, err
+		}
 		r.CInfo = gone.Dir
-		o.orphaned(&gone)
-	}
-	return s
+		return taken{files: []uint64{gone.Inode.ID}, gone: &gone}, nil
+	})
 }
 
 // rename: RFC 8881 section 18.26. From the saved directory to the current one.
@@ -32,24 +33,134 @@ func (o *Ops) rename(ctx context.Context, c *compound.Call, a *nfs4.RenameArgs, 
 	if s := o.graceGate(); s != nfs4.OK {
 		return s
 	}
-	var moved ns.Renamed
-	s := o.update(ctx, func(tx store.Tx) (err error) {
-		moved, err = o.Volume.Rename(tx, c.Now, cred(c), saved(c), a.OldName, here(c), a.NewName)
-		return err
-	})
-	if s == nfs4.OK {
+	files := o.named(ctx, c, name{saved(c), a.OldName}, name{here(c), a.NewName})
+	return o.take(ctx, c.Client, files, func(tx store.Tx) (t taken, err error) {
+		moved, err := o.Volume.Rename(tx, c.Now, cred(c), saved(c), a.OldName, here(c), a.NewName)
+		if err != nil {
+			return t, err
+		}
 		r.SourceCInfo, r.TargetCInfo = moved.Source, moved.Target
-		o.orphaned(moved.Replaced)
-	}
-	return s
+		t = taken{files: []uint64{moved.Inode.ID}, gone: moved.Replaced}
+		if t.gone != nil {
+			t.files = append(t.files, t.gone.Inode.ID)
+		}
+		return t, nil
+	})
 }
 
-// orphaned frees a file that lost its last name, unless it is open.
-func (o *Ops) orphaned(gone *ns.Removed) {
-	if gone != nil && gone.Last && gone.Inode.Type == nfs4.TypeReg {
-		o.orphans.add(gone.Inode.ID)
-		o.idle([]uint64{gone.Inode.ID})
+// name is a name in a directory.
+type name struct {
+	dir  layout.Handle
+	name []byte
+}
+
+// named returns the inodes that names stand for, as far as the caller may know.
+// It is a first guess: what is wrong with a name the operation itself finds.
+func (o *Ops) named(ctx context.Context, c *compound.Call, names ...name) (files []uint64) {
+	_ = o.Store.View(ctx, func(tx store.Tx) error {
+		files = files[:0]
+		for _, n := range names {
+			if in, err := o.Volume.Lookup(tx, cred(c), n.dir, n.name); err == nil {
+				files = append(files, in.ID)
+			}
+		}
+		return nil
+	})
+	return files
+}
+
+// taken is what a REMOVE or RENAME is about.
+type taken struct {
+	files []uint64    // whose names change
+	gone  *ns.Removed // what may have lost its last name, or nil
+}
+
+// take carries out a change of names under the locks of the files that the names
+// stand for, when no client but the calling one has a delegation of them. try
+// makes the change and says which files those are; it is undone and made again
+// if they are not the ones that are locked.
+func (o *Ops) take(ctx context.Context, client nfs4.ClientID, files []uint64, try func(store.Tx) (taken, error)) nfs4.Status {
+	for range takeTries {
+		slices.Sort(files)
+		files = slices.Compact(files)
+		unlock, err := o.files.lockAll(ctx, files)
+		if err != nil {
+			return nfs4.ErrDelay
+		}
+		var t taken
+		barred, freed := uint64(0), false
+		s := o.update(ctx, func(tx store.Tx) (err error) {
+			barred, freed = 0, false
+			if t, err = try(tx); err != nil {
+				return err
+			}
+			for _, file := range t.files {
+				if !slices.Contains(files, file) {
+					return nfs4.ErrDelay
+				}
+				if o.delegated(file, client) {
+					barred = file
+					return nfs4.ErrDelay
+				}
+			}
+			freed, err = o.freeNow(tx, t.gone)
+			return err
+		})
+		if s == nfs4.OK {
+			o.orphaned(t.gone, freed)
+		}
+		if barred != 0 {
+			o.decide(state.DelegConflictReq{File: barred, Client: client, Change: true})
+		}
+		unlock()
+		missed := slices.ContainsFunc(t.files, func(file uint64) bool { return !slices.Contains(files, file) })
+		switch {
+		case s == nfs4.ErrDelay && barred != 0 && o.awaitDelegs(ctx, barred, client):
+		case s == nfs4.ErrDelay && barred == 0 && missed:
+			files = t.files
+		default:
+			return s
+		}
 	}
+	return nfs4.ErrDelay
+}
+
+// takeTries is how often a change of names is tried, because the names came to
+// stand for something else or delegations were in the way.
+const takeTries = 5
+
+// freeNow frees a file that lost its last name, if nobody has it open. Its lock
+// is held.
+func (o *Ops) freeNow(tx store.Tx, gone *ns.Removed) (freed bool, err error) {
+	if gone == nil || !gone.Last || gone.Inode.Type != nfs4.TypeReg {
+		return false, nil
+	}
+	o.mu.Lock()
+	opens := o.State.Opens(gone.Inode.ID)
+	o.mu.Unlock()
+	if opens > 0 {
+		return false, nil
+	}
+	return true, o.forget(tx, o.Volume.Handle(gone.Inode))
+}
+
+// orphaned completes what happened to a file that lost its last name: it is
+// freed already, or has to be when nobody has it open any more. Its lock is held.
+func (o *Ops) orphaned(gone *ns.Removed, freed bool) {
+	switch {
+	case freed:
+		o.freed(gone.Inode)
+	case gone != nil && gone.Last && gone.Inode.Type == nfs4.TypeReg:
+		o.orphans.add(gone.Inode.ID)
+	}
+}
+
+// freed forgets what was noted of a file that is freed.
+func (o *Ops) freed(in *ns.Inode) {
+	o.orphans.drop(in.ID)
+	o.marks.drop(in.ID)
+	o.trimmed.drop(in.ID)
+	o.Outbox.Kick(in.Layout.DS)
 }
 
 // idle looks, in the background, at files that nobody has open any more, and
@@ -89,10 +200,7 @@ func (o *Ops) free(ctx context.Context, ino uint64) {
 	}
 	s = o.update(ctx, func(tx store.Tx) error { return o.forget(tx, o.Volume.Handle(in)) })
 	if s == nfs4.OK {
-		o.orphans.drop(ino)
-		o.marks.drop(ino)
-		o.trimmed.drop(ino)
-		o.Outbox.Kick(in.Layout.DS)
+		o.freed(in)
 	}
 }
 
@@ -111,11 +219,12 @@ func (o *Ops) forget(tx store.Tx, h layout.Handle) error {
 	return o.Outbox.Remove(tx, in.Layout.DS, o.Volume.Object(in))
 }
 
-// background runs fn until it ends or the server stops.
+// background runs fn until it ends or the server stops. Once it stops nothing
+// is begun.
 func (o *Ops) background(fn func(context.Context)) {
-	o.work.Add(1)
-	go func() {
-		defer o.work.Done()
-		fn(o.ctx)
-	}()
+	o.starting.Lock()
+	defer o.starting.Unlock()
+	if o.ctx.Err() == nil {
+		o.work.Go(func() { fn(o.ctx) })
+	}
 }

@@ -23,8 +23,13 @@ func (o *Ops) setattr(ctx context.Context, c *compound.Call, a *nfs4.SetattrArgs
 		return s
 	}
 	if !a.ObjAttributes.Mask.Has(nfs4.AttrSize) {
+		unlock, s := o.lockToChange(ctx, here(c).Inode, c.Client)
+		if s != nfs4.OK {
+			return s
+		}
+		defer unlock()
 		var done ns.Changed
-		s := o.update(ctx, func(tx store.Tx) (err error) {
+		s = o.update(ctx, func(tx store.Tx) (err error) {
 			done, err = o.Volume.SetAttr(tx, c.Now, cred(c), here(c), &a.ObjAttributes, false)
 			return err
 		})

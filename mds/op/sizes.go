@@ -84,11 +84,9 @@ const sizeTries = 3
 // this server supports.
 func (o *Ops) attrs(ctx context.Context, c *compound.Call, a *nfs4.Attrs, want nfs4.Bitmap) (s nfs4.Status) {
 	for range sizeTries {
-		var l length
-		if want.Has(nfs4.AttrSize) || want.Has(nfs4.AttrSpaceUsed) {
-			if l, s = o.trueSize(ctx, here(c)); s != nfs4.OK {
-				return s
-			}
+		l, s := o.newest(ctx, c, want)
+		if s != nfs4.OK {
+			return s
 		}
 		s = o.view(ctx, func(tx store.Tx) error {
 			in, err := o.Volume.Get(tx, here(c))

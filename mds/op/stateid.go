@@ -27,7 +27,7 @@ func (o *Ops) freeStateid(_ context.Context, c *compound.Call, a *nfs4.FreeState
 	s := o.State.FreeStateid(c.Client, a.Stateid)
 	o.mu.Unlock()
 	if s == nfs4.OK {
-		o.caller.Unflag(c.Client, nfs4.SeqStatusRecallableStateRevoked)
+		o.unflagRevoked(c.Client)
 	}
 	return s
 }

@@ -7,11 +7,12 @@ import (
 
 // Bounds on results, bytes.
 const (
-	changeMax  = 20                                         // change_info4
-	stateidMax = 16                                         // stateid4
-	bitmapMax  = 16                                         // bitmap4 of three words
-	openMax    = stateidMax + changeMax + 4 + bitmapMax + 8 // OPEN4resok without a delegation
-	deniedMax  = 8 + 8 + 4 + 8 + 4 + nfs4.MaxOpaque         // LOCK4denied
+	changeMax  = 20                                                // change_info4
+	stateidMax = 16                                                // stateid4
+	bitmapMax  = 16                                                // bitmap4 of three words
+	delegMax   = 4 + stateidMax + 4 + 12 + 28                      // open_delegation4 to write, for EVERYONE@
+	openMax    = stateidMax + changeMax + 4 + bitmapMax + delegMax // OPEN4resok
+	deniedMax  = 8 + 8 + 4 + 8 + 4 + nfs4.MaxOpaque                // LOCK4denied
 )
 
 // Table is the metadata server's role. Session operations are the engine's.
@@ -54,6 +55,7 @@ func (o *Ops) Table() compound.Table {
 		nfs4.OpLock:          {Name: "LOCK", Flags: fh | mod, Minors: minor, ReplyMax: deniedMax, Run: compound.Handle(o.lock)},
 		nfs4.OpLockT:         {Name: "LOCKT", Flags: fh, Minors: minor, Run: compound.Handle(o.lockt)},
 		nfs4.OpLockU:         {Name: "LOCKU", Flags: fh | mod, Minors: minor, ReplyMax: stateidMax, Run: compound.Handle(o.locku)},
+		nfs4.OpDelegReturn:   {Name: "DELEGRETURN", Flags: fh | mod, Minors: minor, Run: compound.Args(o.delegreturn)},
 		nfs4.OpTestStateid:   {Name: "TEST_STATEID", Minors: minor, Run: compound.Handle(o.testStateid)},
 		nfs4.OpFreeStateid:   {Name: "FREE_STATEID", Flags: mod, Minors: minor, Run: compound.Args(o.freeStateid)},
 

@@ -20,6 +20,11 @@ func (o *Ops) getxattr(ctx context.Context, c *compound.Call, a *nfs4.GetXattrAr
 
 // setxattr: RFC 8276 section 8.4.2.
 func (o *Ops) setxattr(ctx context.Context, c *compound.Call, a *nfs4.SetXattrArgs, r *nfs4.SetXattrRes) nfs4.Status {
+	unlock, s := o.lockToChange(ctx, here(c).Inode, c.Client)
+	if s != nfs4.OK {
+		return s
+	}
+	defer unlock()
 	return o.update(ctx, func(tx store.Tx) (err error) {
 		r.Info, err = o.Volume.SetXattr(tx, c.Now, cred(c), here(c), a.Option, a.Key, a.Value)
 		return err
@@ -28,6 +33,11 @@ func (o *Ops) setxattr(ctx context.Context, c *compound.Call, a *nfs4.SetXattrAr
 
 // removexattr: RFC 8276 section 8.4.4.
 func (o *Ops) removexattr(ctx context.Context, c *compound.Call, a *nfs4.RemoveXattrArgs, r *nfs4.RemoveXattrRes) nfs4.Status {
+	unlock, s := o.lockToChange(ctx, here(c).Inode, c.Client)
+	if s != nfs4.OK {
+		return s
+	}
+	defer unlock()
 	return o.update(ctx, func(tx store.Tx) (err error) {
 		r.Info, err = o.Volume.RemoveXattr(tx, c.Now, cred(c), here(c), a.Name)
 		return err

@@ -39,6 +39,9 @@ type Config struct {
 	Keys func() *layout.Keyring
 	// Paths returns the addresses of a data server, as seen from this host.
 	Paths func(ds layout.DSID, local netip.Addr) ([]layout.Address, error)
+	// Up says whether a data server is there: one that is known not to be is not
+	// waited for. nil: all are.
+	Up func(layout.DSID) bool
 	// Owner is the client owner that data servers know this server by.
 	Owner []byte
 	Log   *zap.Logger
@@ -75,6 +78,9 @@ const (
 	// fanOut is how many pieces of one request are under way at once.
 	fanOut = 16
 )
+
+// ErrDown means that a data server is known not to be there.
+var ErrDown = errors.New("proxy: data server is down")
 
 // ErrShort means that a data server wrote less than it was given, and nothing
 // more when asked again.
@@ -222,6 +228,9 @@ func (p *Proxy) peer(id layout.DSID) *peer {
 
 // with runs fn with a connection to a data server.
 func (p *Proxy) with(ctx context.Context, id layout.DSID, fn func(context.Context, *peer, *client.Client) error) error {
+	if p.cfg.Up != nil && !p.cfg.Up(id) {
+		return fmt.Errorf("data server %d: %w", id, ErrDown)
+	}
 	pr := p.peer(id)
 	ctx, cancel := context.WithTimeout(ctx, ioTime)
 	defer cancel()
@@ -264,10 +273,17 @@ func (p *Proxy) connect(ctx context.Context, pr *peer, id layout.DSID) (*client.
 		return nil, err
 	}
 	if pr.conn != nil {
-		go pr.conn.Close(context.Background()) // of the old address; nobody waits for it
+		go leave(pr.conn) // of the old address; nobody waits for it
 	}
 	pr.conn, pr.addr = c, addr
 	return c, nil
+}
+
+// leave closes a connection, saying good-bye if its end answers.
+func leave(c *client.Client) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTime)
+	defer cancel()
+	_ = c.Close(ctx) // what becomes of the session there is not our worry
 }
 
 // Close ends all connections.
@@ -282,7 +298,7 @@ func (p *Proxy) Close() {
 	for _, pr := range peers {
 		pr.mu.Lock()
 		if pr.conn != nil {
-			pr.conn.Close(ctx)
+			_ = pr.conn.Close(ctx) // it says good-bye if it can
 		}
 		pr.mu.Unlock()
 	}

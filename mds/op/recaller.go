@@ -1,0 +1,246 @@
+package op
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"manifold/layout"
+	"manifold/mds/ns"
+	"manifold/mds/state"
+	"manifold/mds/store"
+	"manifold/xdr/compound"
+	"manifold/xdr/nfs4"
+)
+
+// recallPause is how long a recall that was answered NFS4ERR_DELAY, or could
+// not be sent, waits before it is sent again.
+const recallPause = 200 * time.Millisecond
+
+// recallKey names what is recalled: a client has one layout and one delegation
+// of a file at most.
+type recallKey struct {
+	client nfs4.ClientID
+	file   uint64
+	deleg  bool // its delegation, else its layout
+}
+
+// recalled is what is recalled.
+type recalled struct {
+	recallKey
+	stateid  nfs4.Stateid // to recall it with
+	deadline time.Time
+}
+
+func ofLayout(g state.Grant) recalled {
+	return recalled{recallKey{g.Client, g.File, false}, g.Stateid, g.Deadline}
+}
+
+func ofDeleg(d state.Delegation) recalled {
+	return recalled{recallKey{d.Client, d.File, true}, d.Stateid, d.Deadline}
+}
+
+// tell begins what Effects ask for and no transaction has to precede: recalls,
+// and the end of clients without a lease that are in the way.
+func (o *Ops) tell(e *state.Effects) {
+	for _, g := range e.Recall {
+		o.recall(ofLayout(g))
+	}
+	for _, d := range e.RecallDeleg {
+		o.recall(ofDeleg(d))
+	}
+	o.expire(e.Expire)
+}
+
+// recall asks for a layout or a delegation until it is given up or revoked, in
+// the background. One goroutine at most does so for each.
+func (o *Ops) recall(r recalled) {
+	o.mu.Lock()
+	busy := o.recalls[r.recallKey]
+	o.recalls[r.recallKey] = true
+	o.mu.Unlock()
+	if busy {
+		return
+	}
+	o.background(func(ctx context.Context) {
+		for more := true; more; r, more = o.recallNext(ctx, r.recallKey) {
+			o.counter.recalls.Add(1)
+			for again := true; again && ctx.Err() == nil; {
+				r, again = o.recallOnce(ctx, r)
+			}
+		}
+	})
+}
+
+// recallNext ends a recall, or returns the next one: the client may have got
+// the same again and been asked for it while we looked away.
+func (o *Ops) recallNext(ctx context.Context, key recallKey) (recalled, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if r, ok := o.held(key); ctx.Err() == nil && ok && !r.deadline.IsZero() {
+		return r, true
+	}
+	delete(o.recalls, key)
+	return recalled{recallKey: key}, false
+}
+
+// held returns what a client holds. o.mu is held.
+func (o *Ops) held(key recallKey) (recalled, bool) {
+	if key.deleg {
+		for _, d := range o.State.Delegations(key.file, 0) {
+			if d.Client == key.client {
+				return ofDeleg(d), true
+			}
+		}
+		return recalled{}, false
+	}
+	for _, g := range o.State.Layouts(key.file, 0) {
+		if g.Client == key.client {
+			return ofLayout(g), true
+		}
+	}
+	return recalled{}, false
+}
+
+// recallOnce sends the recall once and carries out what follows from the
+// answer. It returns what to recall with next, and whether to do so.
+func (o *Ops) recallOnce(ctx context.Context, r recalled) (recalled, bool) {
+	answer := o.sendRecall(ctx, r)
+	if ctx.Err() != nil {
+		return r, false
+	}
+	unlock, err := o.files.lock(ctx, r.file)
+	if err != nil {
+		return r, false
+	}
+	v := o.decide(state.RecallDoneReq{File: r.file, Client: r.client, Stateid: r.stateid, Answer: answer})
+	if v.Status != nfs4.OK {
+		unlock()
+		return r, false // it came back meanwhile
+	}
+	for _, f := range v.Effects.Fence {
+		if s := o.fence(ctx, f); s != nfs4.OK {
+			unlock()
+			return r, o.pause(ctx) // not durable: try again
+		}
+	}
+	o.apply(v.Change)
+	unlock()
+	o.revoked(&v.Effects)
+	again, left := v.Effects.RecallDeleg, v.Effects.Recall
+	switch {
+	case r.deleg && len(again) > 0:
+		return ofDeleg(again[0]), o.pause(ctx)
+	case r.deleg && len(left) > 0:
+		o.recall(ofLayout(left[0]))
+	case len(left) > 0:
+		return ofLayout(left[0]), answer == nfs4.ErrOldStateID || o.pause(ctx)
+	}
+	if answer == nfs4.OK && len(v.Effects.Fence)+len(v.Effects.Revoked) == 0 {
+		return o.awaitReturn(ctx, r)
+	}
+	return r, false
+}
+
+// sendRecall sends CB_LAYOUTRECALL or CB_RECALL and returns its status; a
+// failure to send is NFS4ERR_DELAY.
+func (o *Ops) sendRecall(ctx context.Context, r recalled) nfs4.Status {
+	var in *ns.Inode
+	if s := o.view(ctx, func(tx store.Tx) (err error) {
+		in, err = o.Volume.GetID(tx, r.file)
+		return err
+	}); s != nfs4.OK && r.deleg {
+		return nfs4.ErrBadHandle
+	} else if s != nfs4.OK {
+		return nfs4.ErrNoMatchingLayout // the file is gone, and its objects with it
+	}
+	fh := o.Keys().SealMDS(o.Volume.Handle(in))
+	var args compound.CallbackArgs = &nfs4.CBRecallArgs{Stateid: r.stateid, FH: fh}
+	op := nfs4.CBRecall
+	if !r.deleg {
+		op, args = nfs4.CBLayoutRecall, &nfs4.CBLayoutRecallArgs{
+			Type: o.Driver.Type(), IOMode: nfs4.IOModeAny, Changed: true,
+			Recall: nfs4.LayoutRecall{Kind: nfs4.LayoutReturnFile, FH: fh, Length: layout.ToEnd, Stateid: r.stateid},
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.cfg.Lease/4)
+	defer cancel()
+	status, err := o.caller.Callback(ctx, r.client, op, args, nil)
+	if err != nil {
+		if !errors.Is(err, context.Canceled) {
+			o.Log.Warn("recall not delivered", zap.Stringer("callback", op), zap.Uint64("inode", r.file), clientID(r.client), zap.Error(err))
+		}
+		return nfs4.ErrDelay
+	}
+	return status
+}
+
+// clientID is how the log names a client.
+func clientID(id nfs4.ClientID) zap.Field {
+	return zap.String("clientid", fmt.Sprintf("%#x", uint64(id)))
+}
+
+// awaitReturn waits for what a recall's OK promised, until the recall's
+// deadline.
+func (o *Ops) awaitReturn(ctx context.Context, r recalled) (recalled, bool) {
+	for {
+		o.mu.Lock()
+		held, ok := o.held(r.recallKey)
+		changed, now := o.changed, o.Now()
+		o.mu.Unlock()
+		if !ok || held.deadline.IsZero() {
+			return r, false
+		}
+		timer := time.NewTimer(held.deadline.Sub(now))
+		select {
+		case <-changed:
+			timer.Stop()
+		case <-timer.C:
+			return held, true // past the deadline: the next answer decides
+		case <-ctx.Done():
+			timer.Stop()
+			return r, false
+		}
+	}
+}
+
+// revokedShown is how long a client's SEQUENCE replies say that a layout was
+// revoked. Linux drops all layouts each time it reads that, and never frees the
+// stateid as the RFC has it, so the flag must go by itself. A revoked delegation
+// is another matter: the flag stands until the client frees the stateid.
+const revokedShown = 2 * time.Second
+
+// revoked tells clients, and the administrator, what was taken from them.
+func (o *Ops) revoked(e *state.Effects) {
+	for _, d := range e.Revoked {
+		o.counter.revoked.Add(1)
+		o.Log.Warn("delegation revoked: its client did not return it in time", zap.Uint64("inode", d.File), clientID(d.Client))
+		o.caller.Flag(d.Client, nfs4.SeqStatusRecallableStateRevoked)
+	}
+	for _, g := range e.Fence {
+		o.counter.revoked.Add(1)
+		o.Log.Warn("layout revoked: its client did not return it in time", zap.Uint64("inode", g.File), clientID(g.Client))
+		o.caller.Flag(g.Client, nfs4.SeqStatusRecallableStateRevoked)
+		o.background(func(ctx context.Context) {
+			sleep(ctx, revokedShown)
+			o.unflagRevoked(g.Client)
+		})
+	}
+	for _, file := range e.Grown {
+		o.background(func(ctx context.Context) { o.learnRevoked(ctx, file) })
+	}
+}
+
+// unflagRevoked ends what revoked told a client, unless it has a revoked
+// delegation still to be freed.
+func (o *Ops) unflagRevoked(id nfs4.ClientID) {
+	o.mu.Lock()
+	left := o.State.Revoked(id)
+	o.mu.Unlock()
+	if left == 0 {
+		o.caller.Unflag(id, nfs4.SeqStatusRecallableStateRevoked)
+	}
+}
