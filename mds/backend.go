@@ -129,6 +129,7 @@ func (s *Server) RemoveDS(ctx context.Context, id string) error {
 	if err := s.fleet.SetRemoved(ctx, m.ID); err != nil {
 		return err
 	}
+	s.ops.ForgetDevices(ctx, m.ID)
 	s.control.Drop(m.ID, errRemoved)
 	return s.outbox.Drop(ctx, m.ID)
 }

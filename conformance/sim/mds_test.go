@@ -170,7 +170,11 @@ func (m *mds) start() (*mdsProcess, error) {
 	}
 	p.outbox = outbox.New(outbox.Config{Store: p.store, Sender: sender, Ready: p.fleet.Ready, Log: log})
 	many := state.Counts{Clients: 100, Opens: 1000, Owners: 1000, Locks: 1000, Layouts: 1000}
-	core, err := state.New(state.Config{Boot: rec.Boots, Grace: grace, Recall: lease, PerClient: many, Total: many}, time.Now(), names)
+	limits := state.Config{Boot: rec.Boots, Grace: grace, Recall: lease, PerClient: many, Total: many}
+	if m.w.seed%2 == 0 {
+		limits.Courtesy = 20 * time.Second
+	}
+	core, err := state.New(limits, time.Now(), names)
 	if err != nil {
 		return nil, err
 	}
@@ -201,6 +205,7 @@ func (p *mdsProcess) serve() {
 	}
 	p.work.Go(func() { p.ops.SweepMarks(p.ctx) })
 	p.work.Go(func() { p.ops.RunGrace(p.ctx) })
+	p.work.Go(func() { p.ops.Tend(p.ctx) })
 	p.work.Go(func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()

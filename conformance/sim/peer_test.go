@@ -200,18 +200,22 @@ func (p *peer) createSession(ex *nfs4.ExchangeIDRes) (s nfs4.Status, err error) 
 	if p.back {
 		a.Flags = nfs4.CreateSessionFlagConnBackChan
 	}
+	lost := false
+	defer func() { p.leaks = p.leaks || lost }()
 	for range 4 {
 		if p.connect() == nil {
 			return 0, fmt.Errorf("nobody there")
 		}
 		if _, s, err = p.send(client.Op{Num: nfs4.OpCreateSession, Args: a, Res: &res}); err == nil && s != nfs4.ErrDelay {
+			lost = false // one that ran without an answer is this one
 			break
 		}
+		lost = lost || err != nil
 		if err := p.again(); err != nil {
 			return 0, err
 		}
 	}
-	p.session, p.leaks = res.SessionID, p.leaks || err != nil
+	p.session = res.SessionID
 	return s, err
 }
 

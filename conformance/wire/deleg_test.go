@@ -16,6 +16,7 @@ type delegHooks struct {
 	recalled chan nfs4.CBRecallArgs
 	recall   func(*nfs4.CBRecallArgs) nfs4.Status
 	getattr  func(*nfs4.CBGetattrArgs) (nfs4.Attrs, nfs4.Status)
+	raw      *raw
 }
 
 func newDelegHooks() delegHooks { return delegHooks{recalled: make(chan nfs4.CBRecallArgs, 1000)} }

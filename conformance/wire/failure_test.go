@@ -341,7 +341,7 @@ func TestDSRestart(t *testing.T) {
 // TestDSCatchesUp: what a data server missed it does before it serves.
 func TestDSCatchesUp(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 2)
+	c := newCluster(t, 2, noCourtesy)
 	p, q := c.newPeer(t, "a"), c.newSilentPeer(t, "dies")
 	dir := p.dir()
 	data := pattern(2, 400_000)

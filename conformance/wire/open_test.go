@@ -146,9 +146,9 @@ func TestOpenClaims(t *testing.T) {
 	// What a client may want of a delegation is no part of the share.
 	want := openArgs("wants", "f", 1|nfs4.WantNoDeleg)
 	p.want(nfs4.OK, putFH(dir), openOp(want, &r))
-	// OPENATTR and delegations are not for us; nothing of them breaks.
+	// OPENATTR is not for us; nothing of it breaks.
 	p.want(nfs4.ErrNotSupp, putFH(o.fh), client.Op{Num: nfs4.OpOpenAttr, Args: &nfs4.OpenAttrArgs{}})
-	p.want(nfs4.ErrNotSupp, putFH(o.fh), client.Op{Num: nfs4.OpDelegReturn, Args: &nfs4.DelegReturnArgs{}})
+	p.want(nfs4.ErrBadStateID, putFH(o.fh), client.Op{Num: nfs4.OpDelegReturn, Args: &nfs4.DelegReturnArgs{}})
 }
 
 func TestShareReservations(t *testing.T) {

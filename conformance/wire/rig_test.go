@@ -59,6 +59,9 @@ type option func(*mds.Config)
 
 func noProxyIO(c *mds.Config) { c.NoProxyIO = true }
 
+// noCourtesy has what a client holds go with its lease.
+func noCourtesy(c *mds.Config) { c.Courtesy = -1 }
+
 // newCluster starts a cluster with n data servers that are up.
 func newCluster(t testing.TB, n int, opts ...option) *cluster {
 	t.Helper()

@@ -45,6 +45,20 @@ func (f *Fleet) DeviceByID(id nfs4.DeviceID) (layout.Device, bool) {
 	return d, ok
 }
 
+// Forget drops the devices that a data server is part of, and returns their
+// ids: layouts that are given from now on name others.
+func (f *Fleet) Forget(ds layout.DSID) (ids []nfs4.DeviceID) {
+	f.devices.mu.Lock()
+	defer f.devices.mu.Unlock()
+	for id, d := range f.devices.m {
+		if slices.Contains(d.DS, ds) {
+			ids = append(ids, id)
+			delete(f.devices.m, id)
+		}
+	}
+	return ids
+}
+
 // Devices returns the ids of the devices that Device returned, in their order.
 func (f *Fleet) Devices() []nfs4.DeviceID {
 	f.devices.mu.Lock()

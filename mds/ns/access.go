@@ -69,7 +69,6 @@ func (in *Inode) rights(cred *Cred) (allow, deny uint32) {
 	}
 	if cred.UID == in.UID {
 		allow |= maskOwner
-		deny &^= maskOwner
 	}
 	return allow, deny
 }

@@ -288,6 +288,12 @@ func TestWithin(t *testing.T) {
 				t.Fatalf("%s within %o: %d had %#x, has %#x: %s", text(a), mode, c.UID, had, have, text(b))
 			}
 		}
+		// The owner gets his class, even if he is named too.
+		mine := Cred{UID: 5, GID: 101, GIDs: []uint32{200}}
+		after.acl = within(append(a, ace{id: mine.UID, mask: maskMode}), mode, true)
+		if have, _ := after.rights(&mine); have&maskMode != maskOf(modeOf(after.acl)>>6) {
+			t.Fatalf("%s within %o: the owner has %#x", text(a), mode, have)
+		}
 	}
 }
 

@@ -235,6 +235,7 @@ func (o *Ops) learnLate(ctx context.Context) {
 			return
 		}
 	}
+	close(o.fenced)
 	o.learnAll(ctx, files)
 	for _, h := range files {
 		o.unsure.drop(h.Inode)

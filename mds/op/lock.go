@@ -24,7 +24,7 @@ func (o *Ops) lock(ctx context.Context, c *compound.Call, a *nfs4.LockArgs, r *n
 	if s := c.Resolve(&req.Stateid); s != nfs4.OK {
 		return s
 	}
-	v, s := o.onFile(ctx, req.File, req)
+	v, s := o.lockOnce(ctx, here(c), req)
 	switch s {
 	case nfs4.OK:
 		r.LockStateid = v.Stateid
@@ -33,6 +33,25 @@ func (o *Ops) lock(ctx context.Context, c *compound.Call, a *nfs4.LockArgs, r *n
 		r.Denied = v.Denied
 	}
 	return s
+}
+
+// lockOnce decides and applies under the file's lock. What is not reclaimed
+// waits for the fences of those who might.
+func (o *Ops) lockOnce(ctx context.Context, h layout.Handle, req state.LockReq) (state.Verdict, nfs4.Status) {
+	unlock, err := o.files.lock(ctx, req.File)
+	if err != nil {
+		return state.Verdict{}, nfs4.ErrDelay
+	}
+	defer unlock()
+	v := o.decide(req)
+	s := v.Status
+	if s == nfs4.OK && !req.Reclaim {
+		s = o.undisturbed(ctx, h)
+	}
+	if s == nfs4.OK && !v.Change.IsZero() {
+		s = o.apply(v.Change)
+	}
+	return v, s
 }
 
 // lockt: RFC 8881 section 18.11.

@@ -184,7 +184,6 @@ func (o *Ops) openInode(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, 
 	}
 	op.req.File = op.in.ID
 	for range delegTries {
-		op.req.CanCallback = o.caller.CanCallback(c.Client)
 		if s = o.openOnce(ctx, c, r, op); s != nfs4.ErrDelay || !o.awaitDelegs(ctx, op.in.ID, c.Client) {
 			break
 		}
@@ -199,20 +198,30 @@ func (o *Ops) openOnce(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, o
 		return s
 	}
 	defer unlock()
+	h := o.Volume.Handle(op.in)
+	in, s := o.stillThere(ctx, h)
+	if s != nfs4.OK {
+		return s
+	}
+	// A file without a name goes with its last open: nobody is to keep it.
+	op.req.CanCallback = in.Nlink > 0 && o.caller.CanCallback(c.Client)
 	v := o.decide(op.req)
 	if v.Status != nfs4.OK {
 		return v.Status
 	}
+	if op.req.Deny != nfs4.ShareDenyNone && !op.req.Reclaim {
+		if s := o.undisturbed(ctx, h); s != nfs4.OK {
+			return s
+		}
+	}
 	if op.cut {
-		h := o.Volume.Handle(op.in)
 		zero := nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}
 		if _, s := o.setSize(ctx, c, h, &zero, true); s != nfs4.OK {
 			return s
 		}
-	}
-	in, s := o.stillThere(ctx, o.Volume.Handle(op.in))
-	if s != nfs4.OK {
-		return s
+		if in, s = o.stillThere(ctx, h); s != nfs4.OK {
+			return s
+		}
 	}
 	if s := o.apply(v.Change); s != nfs4.OK {
 		return s

@@ -30,6 +30,7 @@ import (
 	"manifold/xdr/compound"
 	"manifold/xdr/nfs4"
 	"manifold/xdr/rpc"
+	"manifold/xdr/session"
 )
 
 // Caller calls clients back; compound.Server is one.
@@ -39,6 +40,7 @@ type Caller interface {
 	Evict(ctx context.Context, client nfs4.ClientID) bool
 	Flag(client nfs4.ClientID, flags uint32)
 	Unflag(client nfs4.ClientID, flags uint32)
+	Clients() []session.ClientInfo
 }
 
 // Parts is what Ops is made of. All are needed.
@@ -94,6 +96,7 @@ type Ops struct {
 	heirs    map[nfs4.ClientID][]nfs4.ClientID // those of who came back and reclaims
 	retired  []nfs4.ClientID                   // those that are fenced, until grace is over
 	settled  chan struct{}                     // closed when no client may reclaim and all retired ones are being fenced
+	fenced   chan struct{}                     // closed when they are
 	marked   []layout.Handle                   // the files that were marked at the start
 	work     sync.WaitGroup                    // recalls and clean-ups in the background
 	starting sync.Mutex                        // between Stop and background
@@ -104,7 +107,7 @@ type Ops struct {
 // New returns the operations. boot differs at every start; old are the client
 // ids that LoadRecords found.
 func New(cfg Config, p Parts, boot nfs4.Verifier, old map[string][]nfs4.ClientID) *Ops {
-	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, courtesy: map[nfs4.ClientID]bool{}, given: map[uint64]given{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{}), settled: make(chan struct{})}
+	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, courtesy: map[nfs4.ClientID]bool{}, given: map[uint64]given{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{}), settled: make(chan struct{}), fenced: make(chan struct{})}
 	o.ctx, o.stop = context.WithCancel(context.Background())
 	return o
 }

@@ -2,11 +2,8 @@ package op
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"go.uber.org/zap"
 
 	"manifold/layout"
 	"manifold/mds/ns"
@@ -104,18 +101,6 @@ func (o *Ops) RecallDS(ctx context.Context, ds layout.DSID) error {
 			return fmt.Errorf("%d layouts still use the data server: %w", len(grants), ctx.Err())
 		}
 	}
-}
-
-// Moved makes clients ask anew where a data server is: its layouts name
-// addresses that it does not have any more.
-func (o *Ops) Moved(ds layout.DSID) {
-	o.background(func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, 2*o.cfg.Lease)
-		defer cancel()
-		if err := o.RecallDS(ctx, ds); err != nil && !errors.Is(err, context.Canceled) {
-			o.Log.Warn("layouts with old addresses of a data server", zap.Uint32("ds", uint32(ds)), zap.Error(err))
-		}
-	})
 }
 
 // fence asks the data servers, durably, to refuse the handles of a layout

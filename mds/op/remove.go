@@ -152,6 +152,9 @@ func (o *Ops) orphaned(gone *ns.Removed, freed bool) {
 		o.freed(gone.Inode)
 	case gone != nil && gone.Last && gone.Inode.Type == nfs4.TypeReg:
 		o.orphans.add(gone.Inode.ID)
+		// Who has it open goes on. Who only has it delegated, and took the name
+		// away itself, would keep it for good.
+		o.decide(state.DelegConflictReq{File: gone.Inode.ID, Change: true})
 	}
 }
 

@@ -56,6 +56,25 @@ func (o *Outbox) Pending(obj layout.Object) bool {
 	return found || err != nil
 }
 
+// Fencing says whether a FenceClient of any client is still to be done at one
+// of these data servers. It looks at all their rows: for rare occasions.
+func (o *Outbox) Fencing(ctx context.Context, ds []layout.DSID) (pending bool, err error) {
+	err = o.cfg.Store.View(ctx, func(tx store.Tx) error {
+		pending = false
+		for _, id := range ds {
+			err := scanRows(tx, id, func(r row) (bool, error) {
+				pending = r.cmd.Kind == control.FenceClient
+				return !pending, nil
+			})
+			if err != nil || pending {
+				return err
+			}
+		}
+		return nil
+	})
+	return pending, err
+}
+
 // find says whether there is an index key that begins with of and whose kind
 // is one that want (nil: any) says yes to.
 func (o *Outbox) find(ctx context.Context, of []byte, want func(control.Kind) bool) (found bool, err error) {

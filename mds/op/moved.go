@@ -1,0 +1,58 @@
+package op
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	"manifold/layout"
+	"manifold/xdr"
+	"manifold/xdr/nfs4"
+)
+
+// Moved makes clients ask anew where a data server is: their layouts name
+// addresses that it does not have any more, or it was removed. The layouts come
+// back first, then clients are told to forget the devices, as GETDEVICEINFO
+// promised them (RFC 8881 section 20.12).
+func (o *Ops) Moved(ds layout.DSID) {
+	o.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, 2*o.cfg.Lease)
+		defer cancel()
+		if err := o.RecallDS(ctx, ds); err != nil && !errors.Is(err, context.Canceled) {
+			o.Log.Warn("layouts with old addresses of a data server", zap.Uint32("ds", uint32(ds)), zap.Error(err))
+		}
+		o.ForgetDevices(ctx, ds)
+	})
+}
+
+// ForgetDevices tells every client that the devices which a data server was
+// part of are gone. A client that cannot be told asks when it finds out.
+func (o *Ops) ForgetDevices(ctx context.Context, ds layout.DSID) {
+	stale := o.Fleet.Forget(ds)
+	if len(stale) == 0 {
+		return
+	}
+	for _, c := range o.caller.Clients() {
+		for _, id := range stale {
+			ctx, cancel := context.WithTimeout(ctx, o.cfg.Patience)
+			_, err := o.caller.Callback(ctx, c.ID, nfs4.CBNotifyDeviceID, deviceGone(o.Driver.Type(), id), nil)
+			cancel()
+			if err != nil {
+				o.Log.Debug("client not told of a device that is gone", clientID(c.ID), zap.Error(err))
+				break
+			}
+		}
+	}
+}
+
+// deviceGone is the notification that a device is gone: one in a callback, and
+// never that it changed, for kernels misread what follows either.
+func deviceGone(t nfs4.LayoutType, id nfs4.DeviceID) *nfs4.CBNotifyDeviceIDArgs {
+	gone := nfs4.NotifyDeviceDelete{LayoutType: t, DeviceID: id}
+	var e xdr.Encoder
+	gone.EncodeXDR(&e)
+	return &nfs4.CBNotifyDeviceIDArgs{Changes: []nfs4.Notify{{
+		Mask: nfs4.BitmapOf(nfs4.NotifyDeviceIDDelete), Values: e.Bytes(),
+	}}}
+}
