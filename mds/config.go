@@ -2,8 +2,9 @@
 // state, the operations and the listeners together, and holds no rule of the
 // protocol itself.
 //
-// Its nouns: a Config says where and how; a Server is one metadata server, from
-// New (everything is open and bound) through Run (it serves) to its end.
+// Its nouns: a Config says where and how; an ExportRule, what clients at some
+// addresses may do; a Server is one metadata server, from New (everything is open
+// and bound) through Run (it serves) to its end.
 package mds
 
 import (
@@ -52,6 +53,13 @@ type Config struct {
 	// Courtesy is how long a client without a lease keeps what nobody else wants:
 	// 24 h. Negative: not at all, its state goes with its lease.
 	Courtesy time.Duration
+	// Exports are the export's rules, of which the first that is for a client's
+	// address counts: see ParseExport. None: every client may do everything
+	// that its users may.
+	Exports []ExportRule
+	// ManageGIDs looks the groups of users up on this machine, in place of those
+	// that clients send, which are 16 at most.
+	ManageGIDs bool
 }
 
 // Options are a Server's surroundings. Nil ones are silent.
@@ -118,7 +126,14 @@ func (c Config) Validate() error {
 	bad(validUnit(c.StripeUnit), "stripe unit: %d is not a multiple of %d up to %d", c.StripeUnit, unitGranule, maxUnit)
 	bad(c.Width >= 0 && c.Width <= maxWidth, "width: %d is not between 0 and %d", c.Width, maxWidth)
 	bad(c.Token == "" || len(c.Token) >= 16, "token: shorter than 16 bytes")
-	bad(c.MaxClients > 0 && c.MaxOpens > 0 && c.MaxLocks > 0 && c.MaxLayouts > 0 && c.MaxDelegations > 0, "a limit on state is negative")
+	for what, n := range map[string]int{
+		"clients": c.MaxClients, "opens": c.MaxOpens, "locks": c.MaxLocks, "layouts": c.MaxLayouts, "delegations": c.MaxDelegations,
+	} {
+		bad(n > 0, "limit of %s: %d is negative", what, n)
+	}
+	if err := checkExports(c.Exports); err != nil {
+		errs = append(errs, err)
+	}
 	return errors.Join(errs...)
 }
 

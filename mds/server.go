@@ -125,9 +125,10 @@ func (s *Server) wire(ctx context.Context) (err error) {
 	})
 	var boot nfs4.Verifier
 	rand.Read(boot[:])
-	s.ops = op.New(op.Config{Lease: s.cfg.Lease, NoProxyIO: s.cfg.NoProxyIO, Patience: patience}, op.Parts{
+	s.ops = op.New(op.Config{Lease: s.cfg.Lease, NoProxyIO: s.cfg.NoProxyIO, Patience: patience, Exports: s.cfg.Exports}, op.Parts{
 		Store: s.store, Volume: s.service.volume, Keys: func() *layout.Keyring { return keys }, State: core,
 		Fleet: s.fleet, Outbox: s.outbox, Proxy: s.proxy, Size: s.proxy.Size, Driver: files.Driver{}, Log: s.log, Now: time.Now,
+		Groups: s.groups(),
 	}, boot, s.service.old)
 	s.compound = compound.New(compound.Config{
 		Sessions: session.New(s.sessionConfig()), Hooks: s.ops.Hooks(), Observer: s.opt.Ops, Log: s.log, Now: time.Now,
@@ -136,6 +137,14 @@ func (s *Server) wire(ctx context.Context) (err error) {
 	s.fleet.Moved = s.ops.Moved
 	s.nfs = tcp.NewServer(s.compound, tcp.Config{RPC: &rpc.Config{Log: s.log, Observer: s.opt.RPC}})
 	return nil
+}
+
+// groups returns what looks users' groups up, nil for what clients send.
+func (s *Server) groups() func(uid uint32) ([]uint32, bool) {
+	if !s.cfg.ManageGIDs {
+		return nil
+	}
+	return newGroups(s.log).of
 }
 
 func (s *Server) stateConfig() state.Config {

@@ -25,6 +25,15 @@ func TestUsage(t *testing.T) {
 	if err := os.WriteFile(file, []byte("data: x\nlisen: 127.0.0.1:0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	rules, none := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "none.yaml")
+	for path, text := range map[string]string{
+		rules: "data: x\nexports:\n  - {clients: [10.0.0.5, '::1'], access: rw}\n  - {clients: 10.0.0.1/8}\n",
+		none:  "exports: []\n",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct{ line, want string }{
 		{"", "which of its commands"},
 		{"upp", `unknown command "upp"`},
@@ -40,6 +49,11 @@ func TestUsage(t *testing.T) {
 		{"up --stripe-unit 1000", "stripe unit"},
 		{"up --stripe-unit 1MB", "1MB"},
 		{"up --width 1000", "width: 1000"},
+		{"up --export clients=10.0.0.0/8 --export access=none", `--export" flag: rule 2: access: "none"`},
+		{"up --export access=ro --export squash=all", "exports: rule 1 is for every client"},
+		{"up --exports access=ro", "unknown flag: --exports"},
+		{"up --config " + rules, rules + ":2: exports: rule 2: clients: \"10.0.0.1/8\""},
+		{"up --config " + none, none + ":1: exports: no rule in the list"},
 		{"up --pprof", "--metrics"},
 		{"up --log-level loud", "loud"},
 		{"up --config " + file, file + `:2: unknown key "lisen"; did you mean "listen"?`},
@@ -263,7 +277,7 @@ func TestConfigs(t *testing.T) {
 			t.Errorf("%s without comment signs: %v", path, err)
 		}
 		fs.VisitAll(func(f *pflag.Flag) {
-			if f.Name != "config" && f.Name != "help" && !regexp.MustCompile(`(?m)^#?`+f.Name+`: `).Match(text) {
+			if f.Name != "config" && f.Name != "help" && !regexp.MustCompile(`(?m)^#?`+boot.Key(f)+`: `).Match(text) {
 				t.Errorf("%s does not show %s", path, f.Name)
 			}
 		})

@@ -88,5 +88,9 @@ func needSubcommand(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
 	}
-	return fmt.Errorf("%s: which of its commands?", cmd.CommandPath())
+	cmd.SetOut(cmd.ErrOrStderr())
+	if err := cmd.Help(); err != nil {
+		return err
+	}
+	return errors.New("which of its commands?")
 }

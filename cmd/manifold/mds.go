@@ -19,10 +19,11 @@ import (
 // mdsFlags are a metadata server's flags, those that up has too.
 type mdsFlags struct {
 	boot.Options
-	cfg   mds.Config
-	unit  boot.Size
-	deleg bool
-	admin string
+	cfg     mds.Config
+	unit    boot.Size
+	deleg   bool
+	admin   string
+	exports exportFlag
 }
 
 func (f *mdsFlags) register(fs *pflag.FlagSet, listen string) {
@@ -34,13 +35,16 @@ func (f *mdsFlags) register(fs *pflag.FlagSet, listen string) {
 	fs.DurationVar(&f.cfg.Courtesy, "courtesy", 24*time.Hour, "how long a client whose lease ran out keeps what nobody else wants; 0 is not at all")
 	fs.Var(&f.unit, "stripe-unit", "of new files: a `SIZE` such as 64KiB or 4M, a multiple of 4KiB (default 1MiB)")
 	fs.IntVar(&f.cfg.Width, "width", 0, "data servers that a new file is striped over (default: all)")
+	fs.Var(&f.exports, "export", "a `RULE` of who may do what, as in clients=10.0.0.0/8,access=ro,squash=root; repeated, the first that is for a client's address counts (default: all may)")
+	boot.ListKey(fs, "export", "exports")
+	fs.BoolVar(&f.cfg.ManageGIDs, "manage-gids", false, "look users' groups up on this machine: of those that clients send there are 16 at most")
 	fs.BoolVar(&f.cfg.NoProxyIO, "no-proxy-io", false, "refuse I/O through the metadata server: for tests of the way to the data servers")
 	fs.StringVar(&f.admin, "admin", "", "admin `SOCKET` for ctl, as unix:PATH (default: admin.sock in the data folder)")
 }
 
 // finish completes the flags once they are loaded. dir is the data folder.
 func (f *mdsFlags) finish(dir string) error {
-	f.cfg.StripeUnit, f.cfg.NoDelegations = uint64(f.unit), !f.deleg
+	f.cfg.StripeUnit, f.cfg.NoDelegations, f.cfg.Exports = uint64(f.unit), !f.deleg, f.exports.rules
 	if f.cfg.Courtesy == 0 {
 		f.cfg.Courtesy = -1
 	}

@@ -47,7 +47,11 @@ func (w *world) chaos(rnd *rand.Rand) {
 		}
 		c := w.clients[rnd.IntN(len(w.clients))]
 		d := w.ds[rnd.IntN(len(w.ds))]
-		switch x := rnd.IntN(100); {
+		x := rnd.IntN(100)
+		if w.fault == longRecord {
+			x = 99
+		}
+		switch {
 		case x < 22:
 			w.during(down, w.mds.kill, w.mds.up)
 		case x < 40:
@@ -66,9 +70,13 @@ func (w *world) chaos(rnd *rand.Rand) {
 		default:
 			// The worst day: a client that misses the grace period can go on
 			// with a data server that is not told either.
+			// If there is another restart before it is back, it must not
+			// reclaim what others were granted since.
 			w.apart(down+2*grace, c.name, "mds")
 			w.apart(down+3*grace, "mds", d.name)
 			w.during(down, w.mds.kill, w.mds.up)
+			again := down + grace + time.Duration(rnd.Int64N(int64(grace)))
+			w.during(again, func() {}, func() { w.during(time.Second/4, w.mds.kill, w.mds.up) })
 		}
 	}
 	w.sleep(time.Duration(rnd.Int64N(int64(3 * lease))))

@@ -26,11 +26,12 @@ type dataServer struct {
 	w    *world
 	id   layout.DSID
 	name string
-	rnd  *rand.Rand
 	disk *disk
+	own  *rand.Rand // the agent's
 
 	mu     sync.Mutex
-	fences []byte // on disk
+	rnd    *rand.Rand // the wire's
+	fences []byte     // on disk
 	now    *dsProcess
 	starts uint32
 	link   *attachment // nil: not attached
@@ -63,7 +64,7 @@ type attachment struct {
 func (a *attachment) cut() { a.once.Do(func() { close(a.broken) }) }
 
 func newDataServer(w *world, id layout.DSID) *dataServer {
-	d := &dataServer{w: w, id: id, name: fmt.Sprintf("ds%d", id), rnd: w.dice("ds", id), disk: newDisk(w, id)}
+	d := &dataServer{w: w, id: id, name: fmt.Sprintf("ds%d", id), rnd: w.dice("ds", id), own: w.dice("agent", id), disk: newDisk(w, id)}
 	d.disk.lies = w.fault == forgetfulDisk
 	m := w.mds.process()
 	if got, err := m.fleet.Register(m.ctx, d.hello()); err != nil || got != id {
@@ -155,7 +156,7 @@ func (d *dataServer) process() (p *dsProcess, ended bool) {
 // when the connection broke.
 func (d *dataServer) stayAttached() {
 	for {
-		time.Sleep(time.Duration(20+d.rnd.IntN(300)) * time.Millisecond)
+		time.Sleep(time.Duration(20+d.own.IntN(300)) * time.Millisecond)
 		p, ended := d.process()
 		if ended {
 			return
@@ -221,7 +222,7 @@ func (d *dataServer) attach(a *attachment) {
 	d.mu.Unlock()
 	d.w.log(d.name, "is detached")
 	// The metadata server notices late.
-	time.Sleep(time.Duration(d.rnd.IntN(2000)) * time.Millisecond)
+	time.Sleep(time.Duration(d.own.IntN(2000)) * time.Millisecond)
 	a.mds.outbox.Detached(d.id)
 	a.mds.fleet.Detached(d.id, control.ErrDetached)
 }

@@ -315,6 +315,9 @@ func (f *openFile) stat() error {
 	s, err := f.l.ask("GETATTR "+f.name, putFH(f.fh), getattr(&r, nfs4.AttrChange, nfs4.AttrSize))
 	ok, err := f.settled("GETATTR", s, err)
 	if ok {
+		if a := &r.ObjAttributes; !a.Mask.Has(nfs4.AttrChange) || !a.Mask.Has(nfs4.AttrSize) {
+			f.l.w.fail("%s: GETATTR of %s leaves out what was asked for: %x", f.l.name, f.name, a.Mask)
+		}
 		f.l.w.judge.changed(f.truth, r.ObjAttributes.Change, g)
 		if h != nil && f.lock == h {
 			f.l.log("sees %s at %d bytes, change %d", f.name, r.ObjAttributes.Size, r.ObjAttributes.Change)

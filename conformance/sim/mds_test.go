@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,6 +37,7 @@ type mds struct {
 	mu     sync.Mutex
 	now    *mdsProcess // nil: down
 	starts uint64
+	ever   map[string]bool // clients that were on record at some start
 	// starting says that it is about to be up. A kill does not stop that.
 	starting bool
 }
@@ -58,7 +61,7 @@ type mdsProcess struct {
 }
 
 func newMDS(w *world) *mds {
-	return &mds{w: w, disk: metaDisk{mem: &storetest.Mem{}, rnd: w.dice("mds disk"), lies: w.fault == forgetfulStore}}
+	return &mds{w: w, ever: map[string]bool{}, disk: metaDisk{mem: &storetest.Mem{}, rnd: w.dice("mds disk"), lies: w.fault == forgetfulStore}}
 }
 
 // process returns the server that runs, or nil.
@@ -133,8 +136,14 @@ func (m *mds) boot(st store.Store) (rec ns.ServiceRecord, keys *layout.Keyring, 
 		names, old, err = op.LoadRecords(tx, c)
 		return err
 	})
-	if m.w.fault == noRecord {
+	switch m.w.fault {
+	case noRecord:
 		names = nil
+	case longRecord:
+		for _, name := range names {
+			m.ever[name] = true
+		}
+		names = slices.Sorted(maps.Keys(m.ever))
 	}
 	return rec, keys, v, names, old, err
 }

@@ -20,13 +20,15 @@ const (
 	forgetfulDisk         // COMMIT does not sync
 	forgetfulStore        // a metadata transaction is durable a second after it is said to be
 	noRecord              // after a restart nobody is on record, so there is no grace
+	longRecord            // a client that missed its grace period stays on record
 	noReplay              // a request that comes twice is executed twice
 )
 
 func (m mutant) String() string {
 	return [...]string{
 		"sound", "fences that fence nothing", "truncations that cut nothing", "removals that remove nothing",
-		"COMMIT without a sync", "metadata durable too late", "nobody on record after a restart", "requests executed twice",
+		"COMMIT without a sync", "metadata durable too late", "nobody on record after a restart",
+		"on record for ever", "requests executed twice",
 	}[m]
 }
 

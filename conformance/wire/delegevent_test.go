@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -110,7 +111,7 @@ func TestDelegOfRemoved(t *testing.T) {
 	p.want(nfs4.OK, putFH(dir), remove("f"))
 	p.awaitDelegRecall()
 	c.eventually("end of the file", func() error {
-		if s := p.try(putFH(o.fh)); s != nfs4.ErrStale || c.objects() != 0 {
+		if s := p.try(putFH(o.fh), getattr(&nfs4.GetattrRes{}, nfs4.AttrType)); s != nfs4.ErrStale || c.objects() != 0 {
 			return s
 		}
 		return nil
@@ -255,6 +256,46 @@ func TestCourtesy(t *testing.T) {
 			}
 			p.must(putFH(o.fh), getattr(&nfs4.GetattrRes{}, nfs4.AttrSize)) // as a new client
 			p.want(nfs4.ErrBadStateID, putFH(free.fh), closeOp(free.id))
+		})
+	}
+}
+
+// TestDelegRevokedReclaim: a client that has not freed a revoked delegation
+// reclaims nothing, because it would reclaim that too (RFC 8881 section 8.4.3).
+func TestDelegRevokedReclaim(t *testing.T) {
+	t.Parallel()
+	for name, freed := range map[string]bool{"not freed": false, "freed": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 1)
+			p, q := c.newPeer(t, "holder"), c.newPeer(t, "other")
+			p.close()
+			var fh nfs4.FH
+			answers := make(chan error, 100)
+			p.cfg.Reclaim = func(_ context.Context, send func(...client.Op) error) error {
+				if fh != nil {
+					answers <- send(putFH(fh), reclaimOpen(&nfs4.OpenRes{}))
+				}
+				return nil
+			}
+			p.cfg.Owner = append(p.cfg.Owner, '2')
+			p.dial()
+			dir := q.dir()
+			kept := p.create(dir, "kept")
+			d := p.delegated(dir, "f", nfs4.DelegateWrite)
+			fh = kept.fh
+			p.onRecall(never)
+			q.must(putFH(dir), openOp(openArgs("q", "f", nfs4.ShareAccessRead), &nfs4.OpenRes{}))
+			want := nfs4.ErrReclaimBad
+			if freed {
+				want = nfs4.OK
+				p.want(nfs4.OK, client.Op{Num: nfs4.OpFreeStateid, Args: &nfs4.FreeStateidArgs{Stateid: d.r.Delegation.Stateid}, Res: &nfs4.FreeStateidRes{}})
+			}
+			c.restartMDS()
+			p.must(putFH(dir), getattr(&nfs4.GetattrRes{}, nfs4.AttrType))
+			if err := <-answers; want == nfs4.OK && err != nil || want != nfs4.OK && !isStatus(err, want) {
+				t.Errorf("reclaim: %v, want %v", err, want)
+			}
 		})
 	}
 }

@@ -19,5 +19,8 @@ func (o *Ops) access(ctx context.Context, c *compound.Call, a *nfs4.AccessArgs, 
 		want &^= nfs4.AccessXARead | nfs4.AccessXAWrite | nfs4.AccessXAList
 	}
 	r.Supported, r.Access = in.Access(cred(c), want)
+	if readOnly(c) {
+		r.Access &^= nfs4.AccessModify | nfs4.AccessExtend | nfs4.AccessDelete | nfs4.AccessXAWrite
+	}
 	return nfs4.OK
 }

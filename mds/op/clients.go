@@ -153,6 +153,7 @@ func (o *Ops) drop(_ context.Context, id nfs4.ClientID) {
 	o.mu.Lock()
 	e := o.State.Expire(id)
 	delete(o.courtesy, id)
+	delete(o.barred, id)
 	o.mu.Unlock()
 	o.background(func(ctx context.Context) {
 		var on []layout.DSID
@@ -285,6 +286,7 @@ func (o *Ops) endGrace(ctx context.Context, lost int) {
 	o.mu.Lock()
 	old := slices.Concat(slices.Collect(maps.Values(o.old))...)
 	old = slices.Concat(old, slices.Concat(slices.Collect(maps.Values(o.heirs))...))
+	slices.Sort(old)
 	o.old = nil
 	clear(o.heirs)
 	_, _, waiting := o.State.Grace(o.Now())

@@ -6,6 +6,7 @@ import (
 
 	"manifold/mds/ns"
 	"manifold/mds/state"
+	"manifold/mds/store"
 	"manifold/xdr/compound"
 	"manifold/xdr/nfs4"
 )
@@ -120,4 +121,51 @@ func (o *Ops) note(d *state.Delegation, in *ns.Inode) {
 	if g := o.given[in.ID]; g.stateid != d.Stateid {
 		o.given[in.ID] = given{stateid: d.Stateid, change: in.Change}
 	}
+}
+
+// bar keeps a client from reclaiming anything after a restart. It does not know
+// yet that a delegation was revoked, so it would reclaim that too, and what it
+// opened under it, though another client may have changed the file since (RFC
+// 8881 section 8.4.3).
+func (o *Ops) bar(ctx context.Context, id nfs4.ClientID) nfs4.Status {
+	was := false
+	s := o.update(ctx, func(tx store.Tx) error {
+		r, err := o.Cluster.Client(tx, id)
+		if err != nil {
+			return err
+		}
+		was, r.Complete = r.Complete, false
+		return o.Cluster.PutClient(tx, r)
+	})
+	if s == nfs4.ErrNoEnt {
+		return nfs4.OK
+	}
+	if s == nfs4.OK && was {
+		o.mu.Lock()
+		o.barred[id] = true
+		o.mu.Unlock()
+	}
+	return s
+}
+
+// unbar ends that when the client has freed all that was revoked. If it cannot be
+// kept, the client loses its state with the next restart, no more.
+func (o *Ops) unbar(ctx context.Context, id nfs4.ClientID) {
+	o.mu.Lock()
+	ends := o.barred[id] && o.State.Revoked(id) == 0
+	if ends {
+		delete(o.barred, id)
+	}
+	o.mu.Unlock()
+	if !ends {
+		return
+	}
+	_ = o.update(ctx, func(tx store.Tx) error {
+		r, err := o.Cluster.Client(tx, id)
+		if err != nil {
+			return err
+		}
+		r.Complete = true
+		return o.Cluster.PutClient(tx, r)
+	})
 }

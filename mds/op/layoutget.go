@@ -73,6 +73,8 @@ func (o *Ops) layoutArgs(c *compound.Call, a *nfs4.LayoutGetArgs) nfs4.Status {
 		return nfs4.ErrBadIOMode
 	case !asked.Valid() || a.MinLength > a.Length:
 		return nfs4.ErrInval
+	case a.IOMode == nfs4.IOModeRW && readOnly(c):
+		return nfs4.ErrLayoutUnavailable // the client comes by WRITE, and is told why there
 	}
 	return c.Resolve(&a.Stateid)
 }

@@ -23,22 +23,39 @@ type opening struct {
 
 // open: RFC 8881 section 18.16.
 func (o *Ops) open(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs, r *nfs4.OpenRes) nfs4.Status {
-	op := opening{req: state.OpenReq{
+	req := state.OpenReq{
 		Client: c.Client, Owner: a.Owner.Owner, Access: a.ShareAccess & nfs4.ShareAccessMask, Deny: a.ShareDeny,
-	}}
-	op.req.Want = a.ShareAccess &^ nfs4.ShareAccessMask
-	if op.req.Access == 0 || op.req.Deny > nfs4.ShareDenyBoth {
+		Want: a.ShareAccess &^ nfs4.ShareAccessMask,
+	}
+	if req.Access == 0 || req.Deny > nfs4.ShareDenyBoth {
 		return nfs4.ErrInval
 	}
+	for try := 1; ; try++ {
+		op := opening{req: req}
+		s := o.openClaim(ctx, c, a, r, &op)
+		if s != nfs4.OK {
+			return s
+		}
+		s = o.openInode(ctx, c, r, &op)
+		if s != nfs4.ErrNoEnt || a.How.OpenType != nfs4.OpenCreate || try == openTries {
+			return s
+		}
+		*r = nfs4.OpenRes{} // it was removed since it was found: make it anew
+	}
+}
+
+// openTries is how often OPEN tries to make a file that others remove.
+const openTries = 5
+
+// openClaim finds the file that is to be opened, or makes it.
+func (o *Ops) openClaim(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs, r *nfs4.OpenRes, op *opening) (s nfs4.Status) {
 	create := a.How.OpenType == nfs4.OpenCreate
-	var s nfs4.Status
 	switch a.Claim.Type {
 	case nfs4.ClaimNull:
 		if create {
-			s = o.openCreate(ctx, c, a, r, &op)
-		} else {
-			s = o.openName(ctx, c, a.Claim.Name, r, &op)
+			return o.openCreate(ctx, c, a, r, op)
 		}
+		return o.openName(ctx, c, a.Claim.Name, r, op)
 	case nfs4.ClaimFH, nfs4.ClaimPrevious:
 		op.req.Reclaim = a.Claim.Type == nfs4.ClaimPrevious
 		op.req.Prev = a.Claim.PrevDelegType
@@ -46,15 +63,11 @@ func (o *Ops) open(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs, r *n
 			return nfs4.ErrInval
 		}
 		op.in, s = o.inode(ctx, here(c))
-	case nfs4.ClaimDelegateCur, nfs4.ClaimDelegCurFH:
-		s = o.openDelegated(ctx, c, a, r, &op)
-	default:
-		return nfs4.ErrNotSupp // delegations do not outlive a restart of the client
-	}
-	if s != nfs4.OK {
 		return s
+	case nfs4.ClaimDelegateCur, nfs4.ClaimDelegCurFH:
+		return o.openDelegated(ctx, c, a, r, op)
 	}
-	return o.openInode(ctx, c, r, &op)
+	return nfs4.ErrNotSupp // delegations do not outlive a restart of the client
 }
 
 // openDelegated finds a file that the client has opened by itself, under a
@@ -108,6 +121,14 @@ func (o *Ops) openCreate(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs
 			}
 			return s
 		}
+	}
+	if readOnly(c) {
+		if s := o.openName(ctx, c, a.Claim.Name, r, op); s == nfs4.OK {
+			return nfs4.ErrExist
+		} else if s != nfs4.ErrNoEnt {
+			return s
+		}
+		return nfs4.ErrROFS
 	}
 	node, s := createNode(c.Minor, how)
 	if s != nfs4.OK {
@@ -258,8 +279,11 @@ func (o *Ops) stillThere(ctx context.Context, h layout.Handle) (*ns.Inode, nfs4.
 	return in, s
 }
 
-// mayOpen checks the mode. Reclaims were allowed once already.
+// mayOpen checks the export and the mode. Reclaims the mode allowed once already.
 func mayOpen(c *compound.Call, op *opening) nfs4.Status {
+	if (op.req.Access&nfs4.ShareAccessWrite != 0 || op.cut) && readOnly(c) {
+		return nfs4.ErrROFS
+	}
 	if op.creator || op.req.Reclaim {
 		return nfs4.OK
 	}

@@ -5,7 +5,14 @@
 // takes the same four steps: decide (mds/state, pure), keep (one
 // store.Update), apply (the state's Change), tell (the reply, and what the
 // outbox and recalls do afterwards). What is not durable is not visible to a
-// reply.
+// reply. Before any of that an ExportRule says whether the caller's address may,
+// and as whom; the current file is a place, which holds the answer.
+//
+// Delegations and courtesy: what is in a request's way is recalled, or ended if
+// its client has no lease, and the request waits a little and then answers
+// NFS4ERR_DELAY (decide does both). What is revoked is fenced at the data servers
+// before others get it. A client that has a revoked delegation not yet freed may
+// not reclaim after a restart, so no note of single delegations is kept.
 //
 // One file is decided about by one operation at a time, from decide to apply
 // (fileLocks). No such lock is held while a client is waited for: a recall is
@@ -29,7 +36,6 @@ import (
 	"manifold/mds/store"
 	"manifold/xdr/compound"
 	"manifold/xdr/nfs4"
-	"manifold/xdr/rpc"
 	"manifold/xdr/session"
 )
 
@@ -43,7 +49,7 @@ type Caller interface {
 	Clients() []session.ClientInfo
 }
 
-// Parts is what Ops is made of. All are needed.
+// Parts is what Ops is made of. All are needed but where it says so.
 type Parts struct {
 	Store   store.Store
 	Cluster ns.Cluster
@@ -57,6 +63,11 @@ type Parts struct {
 	// a simulation.
 	Size   func(context.Context, proxy.Target) (uint64, error)
 	Driver layout.Driver
+	// Groups looks up the supplementary groups of a user, which then count in
+	// place of those that AUTH_SYS lists, 16 at most. False, after not too long:
+	// they are not known, and the list counts. The slice is not the caller's to
+	// change. Nil: the list counts.
+	Groups func(uid uint32) ([]uint32, bool)
 	Log    *zap.Logger
 	Now    func() time.Time
 }
@@ -71,26 +82,31 @@ type Config struct {
 	// Patience is how long an operation waits for a recall or a data server
 	// before it answers NFS4ERR_DELAY.
 	Patience time.Duration
+	// Exports are the rules of the one export, first match first. None: every
+	// client may do everything that its users may.
+	Exports []ExportRule
 }
 
 // Ops are the operations of one metadata server.
 type Ops struct {
 	Parts
-	cfg     Config
-	caller  Caller // set by Serve, before the first operation
-	files   fileLocks
-	orphans marks // files without a name that may be open still
-	marks   marks // files that may grow unseen
-	trimmed marks // of these, those that were cut: a commit may come late
-	unsure  marks // of these, those whose size has to be learned first
-	cuts    cuts  // truncations that WRITEs must see
-	counter counters
-	boot    nfs4.Verifier
+	cfg      Config
+	caller   Caller // set by Serve, before the first operation
+	files    fileLocks
+	orphans  marks // files without a name that may be open still
+	marks    marks // files that may grow unseen
+	trimmed  marks // of these, those that were cut: a commit may come late
+	unsure   marks // of these, those whose size has to be learned first
+	cuts     cuts  // truncations that WRITEs must see
+	counter  counters
+	refusals sparse // what is logged of clients that may not use the export
+	boot     nfs4.Verifier
 
 	mu       sync.Mutex // guards State and:
 	changed  chan struct{}
 	recalls  map[recallKey]bool
 	courtesy map[nfs4.ClientID]bool            // clients whose lease ran out, and that stay
+	barred   map[nfs4.ClientID]bool            // clients that may not reclaim: see bar
 	given    map[uint64]given                  // delegations to write, by file
 	old      map[string][]nfs4.ClientID        // client ids from before the start, by owner
 	heirs    map[nfs4.ClientID][]nfs4.ClientID // those of who came back and reclaims
@@ -107,7 +123,10 @@ type Ops struct {
 // New returns the operations. boot differs at every start; old are the client
 // ids that LoadRecords found.
 func New(cfg Config, p Parts, boot nfs4.Verifier, old map[string][]nfs4.ClientID) *Ops {
-	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, courtesy: map[nfs4.ClientID]bool{}, given: map[uint64]given{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{}), settled: make(chan struct{}), fenced: make(chan struct{})}
+	if len(cfg.Exports) == 0 {
+		cfg.Exports = []ExportRule{{}}
+	}
+	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, courtesy: map[nfs4.ClientID]bool{}, barred: map[nfs4.ClientID]bool{}, given: map[uint64]given{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{}), settled: make(chan struct{}), fenced: make(chan struct{})}
 	o.ctx, o.stop = context.WithCancel(context.Background())
 	return o
 }
@@ -204,25 +223,8 @@ func (o *Ops) inode(ctx context.Context, h layout.Handle) (in *ns.Inode, s nfs4.
 // enter makes an inode the current file.
 func (o *Ops) enter(c *compound.Call, in *ns.Inode) {
 	h := o.Volume.Handle(in)
-	c.SetFH(o.Keys().SealMDS(h), h)
+	o.arrive(c, o.Keys().SealMDS(h), h)
 }
-
-// here and saved are the current and the saved file. The table's flags see to
-// it that there is one.
-func here(c *compound.Call) layout.Handle { return c.File.(layout.Handle) }
-
-func saved(c *compound.Call) layout.Handle { return c.SavedFile.(layout.Handle) }
-
-// cred is who calls: nobody without AUTH_SYS.
-func cred(c *compound.Call) ns.Cred {
-	if c.Cred.Flavor != rpc.AuthSys {
-		return ns.Cred{UID: nobody, GID: nobody}
-	}
-	return ns.Cred{UID: c.Cred.Sys.UID, GID: c.Cred.Sys.GID, GIDs: c.Cred.Sys.GIDs}
-}
-
-// nobody is the uid and gid of callers without a credential.
-const nobody = 65534
 
 // regular is the status of an operation on data if in is no regular file.
 func regular(in *ns.Inode) nfs4.Status {

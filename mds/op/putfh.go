@@ -19,7 +19,7 @@ func (o *Ops) putfh(_ context.Context, c *compound.Call, a *nfs4.PutFHArgs) nfs4
 	case h.Volume != o.Volume.ID():
 		return nfs4.ErrStale
 	}
-	c.SetFH(a.Object, h)
+	o.arrive(c, a.Object, h)
 	return nfs4.OK
 }
 

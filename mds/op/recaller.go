@@ -33,14 +33,16 @@ type recalled struct {
 	recallKey
 	stateid  nfs4.Stateid // to recall it with
 	deadline time.Time
+	fenced   nfs4.Stateid // the layout that is fenced along with a delegation
+	logged   bool         // that it was not delivered
 }
 
 func ofLayout(g state.Grant) recalled {
-	return recalled{recallKey{g.Client, g.File, false}, g.Stateid, g.Deadline}
+	return recalled{recallKey: recallKey{g.Client, g.File, false}, stateid: g.Stateid, deadline: g.Deadline}
 }
 
 func ofDeleg(d state.Delegation) recalled {
-	return recalled{recallKey{d.Client, d.File, true}, d.Stateid, d.Deadline}
+	return recalled{recallKey: recallKey{d.Client, d.File, true}, stateid: d.Stateid, deadline: d.Deadline}
 }
 
 // tell begins what Effects ask for and no transaction has to precede: recalls,
@@ -105,10 +107,16 @@ func (o *Ops) held(key recallKey) (recalled, bool) {
 	return recalled{}, false
 }
 
+// next is r with what the state says of it now.
+func (r recalled) next(now recalled) recalled {
+	now.fenced, now.logged = r.fenced, r.logged
+	return now
+}
+
 // recallOnce sends the recall once and carries out what follows from the
 // answer. It returns what to recall with next, and whether to do so.
 func (o *Ops) recallOnce(ctx context.Context, r recalled) (recalled, bool) {
-	answer := o.sendRecall(ctx, r)
+	answer := o.sendRecall(ctx, &r)
 	if ctx.Err() != nil {
 		return r, false
 	}
@@ -122,22 +130,26 @@ func (o *Ops) recallOnce(ctx context.Context, r recalled) (recalled, bool) {
 		return r, false // it came back meanwhile
 	}
 	for _, f := range v.Effects.Fence {
-		if s := o.fence(ctx, f); s != nfs4.OK {
+		if !o.fenceFor(ctx, &r, f) {
 			unlock()
-			return r, o.pause(ctx) // not durable: try again
+			return r, o.pause(ctx)
 		}
 	}
+	if len(v.Effects.Revoked) > 0 && o.bar(ctx, r.client) != nfs4.OK {
+		unlock()
+		return r, o.pause(ctx) // not durable: try again
+	}
 	o.apply(v.Change)
-	unlock()
 	o.revoked(&v.Effects)
+	unlock()
 	again, left := v.Effects.RecallDeleg, v.Effects.Recall
 	switch {
 	case r.deleg && len(again) > 0:
-		return ofDeleg(again[0]), o.pause(ctx)
+		return r.next(ofDeleg(again[0])), o.pause(ctx)
 	case r.deleg && len(left) > 0:
 		o.recall(ofLayout(left[0]))
 	case len(left) > 0:
-		return ofLayout(left[0]), answer == nfs4.ErrOldStateID || o.pause(ctx)
+		return r.next(ofLayout(left[0])), answer == nfs4.ErrOldStateID || o.pause(ctx)
 	}
 	if answer == nfs4.OK && len(v.Effects.Fence)+len(v.Effects.Revoked) == 0 {
 		return o.awaitReturn(ctx, r)
@@ -145,9 +157,34 @@ func (o *Ops) recallOnce(ctx context.Context, r recalled) (recalled, bool) {
 	return r, false
 }
 
+// fenceFor fences a layout, under its file's lock, before it or a delegation is
+// revoked; false is to be tried again. For a delegation the data servers have to
+// acknowledge that: at once then others do what its holder must not come after.
+func (o *Ops) fenceFor(ctx context.Context, r *recalled, g state.Grant) bool {
+	if g.Stateid != r.fenced {
+		if s := o.fence(ctx, g); s != nfs4.OK {
+			return false // not durable
+		}
+		r.fenced = g.Stateid
+	}
+	if !r.deleg {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.cfg.Patience)
+	defer cancel()
+	var in *ns.Inode
+	if s := o.view(ctx, func(tx store.Tx) (err error) {
+		in, err = o.Volume.GetID(tx, g.File)
+		return err
+	}); s != nfs4.OK {
+		return s == nfs4.ErrStale
+	}
+	return o.Outbox.WaitObject(ctx, o.Volume.Object(in)) == nil
+}
+
 // sendRecall sends CB_LAYOUTRECALL or CB_RECALL and returns its status; a
 // failure to send is NFS4ERR_DELAY.
-func (o *Ops) sendRecall(ctx context.Context, r recalled) nfs4.Status {
+func (o *Ops) sendRecall(ctx context.Context, r *recalled) nfs4.Status {
 	var in *ns.Inode
 	if s := o.view(ctx, func(tx store.Tx) (err error) {
 		in, err = o.Volume.GetID(tx, r.file)
@@ -170,7 +207,8 @@ func (o *Ops) sendRecall(ctx context.Context, r recalled) nfs4.Status {
 	defer cancel()
 	status, err := o.caller.Callback(ctx, r.client, op, args, nil)
 	if err != nil {
-		if !errors.Is(err, context.Canceled) {
+		if !r.logged && !errors.Is(err, context.Canceled) {
+			r.logged = true
 			o.Log.Warn("recall not delivered", zap.Stringer("callback", op), zap.Uint64("inode", r.file), clientID(r.client), zap.Error(err))
 		}
 		return nfs4.ErrDelay
@@ -199,7 +237,7 @@ func (o *Ops) awaitReturn(ctx context.Context, r recalled) (recalled, bool) {
 		case <-changed:
 			timer.Stop()
 		case <-timer.C:
-			return held, true // past the deadline: the next answer decides
+			return r.next(held), true // past the deadline: the next answer decides
 		case <-ctx.Done():
 			timer.Stop()
 			return r, false

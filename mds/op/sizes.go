@@ -84,8 +84,8 @@ const sizeTries = 3
 // this server supports.
 func (o *Ops) attrs(ctx context.Context, c *compound.Call, a *nfs4.Attrs, want nfs4.Bitmap) (s nfs4.Status) {
 	for range sizeTries {
-		l, s := o.newest(ctx, c, want)
-		if s != nfs4.OK {
+		var l length
+		if l, s = o.newest(ctx, c, want); s != nfs4.OK {
 			return s
 		}
 		s = o.view(ctx, func(tx store.Tx) error {

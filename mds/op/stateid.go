@@ -19,7 +19,7 @@ func (o *Ops) testStateid(_ context.Context, c *compound.Call, a *nfs4.TestState
 }
 
 // freeStateid: RFC 8881 section 18.38.
-func (o *Ops) freeStateid(_ context.Context, c *compound.Call, a *nfs4.FreeStateidArgs) nfs4.Status {
+func (o *Ops) freeStateid(ctx context.Context, c *compound.Call, a *nfs4.FreeStateidArgs) nfs4.Status {
 	if s := c.Resolve(&a.Stateid); s != nfs4.OK {
 		return s
 	}
@@ -27,6 +27,7 @@ func (o *Ops) freeStateid(_ context.Context, c *compound.Call, a *nfs4.FreeState
 	s := o.State.FreeStateid(c.Client, a.Stateid)
 	o.mu.Unlock()
 	if s == nfs4.OK {
+		o.unbar(ctx, c.Client)
 		o.unflagRevoked(c.Client)
 	}
 	return s

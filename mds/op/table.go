@@ -24,7 +24,7 @@ func (o *Ops) Table() compound.Table {
 		mod   = compound.Modifies
 		minor = compound.V41Up
 	)
-	return compound.Table{
+	return o.exported(compound.Table{
 		nfs4.OpPutFH:         {Name: "PUTFH", Flags: sets, Minors: minor, Run: compound.Args(o.putfh)},
 		nfs4.OpPutRootFH:     {Name: "PUTROOTFH", Flags: sets, Minors: minor, Run: compound.Void(o.putrootfh)},
 		nfs4.OpPutPubFH:      {Name: "PUTPUBFH", Flags: sets, Minors: minor, Run: compound.Void(o.putrootfh)},
@@ -68,5 +68,5 @@ func (o *Ops) Table() compound.Table {
 		nfs4.OpLayoutReturn:  {Name: "LAYOUTRETURN", Flags: mod, Minors: minor, ReplyMax: 4 + stateidMax, Run: compound.Handle(o.layoutreturn)},
 		nfs4.OpGetDeviceInfo: {Name: "GETDEVICEINFO", Minors: minor, Run: compound.Handle(o.getdeviceinfo)},
 		nfs4.OpGetDeviceList: {Name: "GETDEVICELIST", Flags: fh, Minors: minor, Run: compound.Handle(o.getdevicelist)},
-	}
+	})
 }

@@ -136,6 +136,40 @@ func TestCallback(t *testing.T) {
 	})
 }
 
+// TestCallbackResult: what follows a good status is decoded, and nothing else.
+func TestCallbackResult(t *testing.T) {
+	run(t, "", session.Config{}, func(t *testing.T, e *env) {
+		e.login(nil)
+		size := nfs4.CBGetattrRes{ObjAttributes: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize), Size: 77}}
+		say, whole := nfs4.OK, true
+		e.cb = func(call *rpc.Call, out *rpc.Reply) {
+			s, err := look(call)
+			if err != nil {
+				t.Error(err)
+			}
+			answer(&out.Enc, &s, nfs4.OK, say, 2)
+			if whole {
+				size.EncodeXDR(&out.Enc)
+			}
+		}
+		ask := func() (r nfs4.CBGetattrRes, s nfs4.Status, err error) {
+			s, err = e.s.Callback(t.Context(), e.sess.client, nfs4.CBRecall, recall, &r)
+			return r, s, err
+		}
+		if r, s, err := ask(); s != nfs4.OK || err != nil || r.ObjAttributes.Size != 77 {
+			t.Errorf("%+v, %v, %v", r, s, err)
+		}
+		say, whole = nfs4.ErrBadHandle, false
+		if r, s, err := ask(); s != nfs4.ErrBadHandle || err != nil || r.ObjAttributes.Size != 0 {
+			t.Errorf("%+v, %v, %v", r, s, err)
+		}
+		say = nfs4.OK
+		if _, _, err := ask(); err == nil {
+			t.Error("a result that is cut off makes sense")
+		}
+	})
+}
+
 // TestCallbackRetry: what CB_SEQUENCE's status makes of a callback. want is
 // what Callback returns; seqs are slot:sequence of what was sent.
 func TestCallbackRetry(t *testing.T) {

@@ -193,6 +193,49 @@ func TestExpire(t *testing.T) {
 	})
 }
 
+// TestLapsed: a client may stay without a lease as long as the role lets it.
+func TestLapsed(t *testing.T) {
+	run(t, "", session.Config{Lease: time.Minute}, func(t *testing.T, e *env) {
+		stays, asked, back := true, 0, 0
+		e.s.cfg.Hooks.Lapsed = func(_ time.Time, id nfs4.ClientID) bool {
+			asked++
+			return stays && id == e.sess.client
+		}
+		e.s.cfg.Hooks.Renewed = func(id nfs4.ClientID) {
+			if id == e.sess.client {
+				back++
+			}
+		}
+		expire := func(want, wantAsked, wantBack int) {
+			t.Helper()
+			if n := e.s.Expire(t.Context(), time.Now()); n != want || asked != wantAsked || back != wantBack {
+				t.Errorf("%d expired, %d asked about, %d back; want %d, %d, %d", n, asked, back, want, wantAsked, wantBack)
+			}
+		}
+		e.login(nil)
+		expire(0, 0, 0)
+		time.Sleep(2 * time.Minute)
+		expire(0, 1, 0)
+		expire(0, 2, 0)
+		e.want("seq", "OK SEQUENCE=OK")
+		expire(0, 2, 1)
+		e.want("seq", "OK SEQUENCE=OK")
+		expire(0, 2, 1) // once
+		time.Sleep(2 * time.Minute)
+		expire(0, 3, 1)
+		e.want("reseq", "OK SEQUENCE=OK") // a retry renews, too
+		expire(0, 3, 2)
+		time.Sleep(2 * time.Minute)
+		expire(0, 4, 2)
+		stays = false
+		expire(1, 5, 2)
+		e.want("seq", "BADSESSION SEQUENCE=BADSESSION")
+		if len(e.s.lapsed) != 0 {
+			t.Error("something of it is left")
+		}
+	})
+}
+
 // TestReclaimComplete: kept before it is answered, once (RFC 8881 section 18.51).
 func TestReclaimComplete(t *testing.T) {
 	run(t, "", session.Config{}, func(t *testing.T, e *env) {

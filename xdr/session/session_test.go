@@ -271,6 +271,14 @@ func TestCallbackOfTwoSessions(t *testing.T) {
 	if three, status := tab.Callback(id); status != nfs4.OK || three.Session != second.SessionID || three.Sequence != 2 {
 		t.Errorf("%v, %+v", status, three)
 	}
+	// That all slots are in use does not mean that there is no way.
+	tab.ConnClosed(1)
+	if !tab.CanCallback(id) || tab.CanCallback(id+1) {
+		t.Error("one way is left, and only to this client")
+	}
+	if tab.ConnClosed(2); tab.CanCallback(id) {
+		t.Error("no way is left")
+	}
 }
 
 // TestMisuse: calls that have nothing to act on change nothing.

@@ -97,7 +97,7 @@ func (f *file) add(key, value *yaml.Node, known map[string]*pflag.Flag) error {
 	if value.Kind == yaml.SequenceNode {
 		list := make([]string, 0, len(value.Content))
 		for _, item := range value.Content {
-			s, err := scalar(name, item)
+			s, err := element(name, item, known[name])
 			if err != nil {
 				return err
 			}
@@ -109,6 +109,49 @@ func (f *file) add(key, value *yaml.Node, known map[string]*pflag.Flag) error {
 	s, err := scalar(name, value)
 	f.values[name] = s
 	return err
+}
+
+// element returns one of a list as its flag takes it.
+func element(name string, n *yaml.Node, f *pflag.Flag) (string, error) {
+	if n.Kind != yaml.MappingNode || f.Annotations[keyNote] == nil {
+		return scalar(name, n)
+	}
+	parts := make([]string, 0, len(n.Content)/2)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode {
+			return "", fmt.Errorf("%s: a key must be a word", name)
+		}
+		text, err := scalars(name+": "+key.Value, value)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, key.Value+"="+text)
+	}
+	return strings.Join(parts, ","), nil
+}
+
+// scalars returns a value, or those of a list with commas in between.
+func scalars(name string, n *yaml.Node) (string, error) {
+	list := []*yaml.Node{n}
+	if n.Kind == yaml.SequenceNode {
+		list = n.Content
+	}
+	if len(list) == 0 {
+		return "", fmt.Errorf("%s: the list is empty", name)
+	}
+	words := make([]string, 0, len(list))
+	for _, item := range list {
+		word, err := scalar(name, item)
+		if err != nil {
+			return "", err
+		}
+		if strings.Contains(word, "=") {
+			return "", fmt.Errorf("%s: %q has a = in it", name, word)
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, ","), nil
 }
 
 // scalar returns a value as it is written, so that what a flag means by it

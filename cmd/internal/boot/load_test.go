@@ -21,6 +21,7 @@ type settings struct {
 	unit   Size
 	proxy  bool
 	list   []string
+	rules  []string
 }
 
 func newFlags() (*settings, *pflag.FlagSet) {
@@ -33,6 +34,8 @@ func newFlags() (*settings, *pflag.FlagSet) {
 	fs.Var(&s.unit, "stripe-unit", "")
 	fs.BoolVar(&s.proxy, "no-proxy-io", false, "")
 	fs.StringSliceVar(&s.list, "ds-listen", nil, "")
+	fs.StringArrayVar(&s.rules, "rule", nil, "")
+	ListKey(fs, "rule", "rules")
 	return s, fs
 }
 
@@ -83,6 +86,31 @@ ds-listen: [a:1, "b:2"]
 	}
 }
 
+// The rules of a list may be words or maps.
+func TestLoadMaps(t *testing.T) {
+	path := write(t, "width: 2\nrules:\n  - clients: [10.0.0.0/8, fd00::/8]\n    access: ro\n  - {clients: '10.0.0.1, ::1', id: 07}\n  - a=b,c=d\n")
+	s, fs := newFlags()
+	if err := fs.Parse([]string{"--config", path}); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"clients=10.0.0.0/8,fd00::/8,access=ro", "clients=10.0.0.1, ::1,id=07", "a=b,c=d"}
+	if err := Load(fs); err != nil || !slices.Equal(s.rules, want) {
+		t.Errorf("rules %q, %v", s.rules, err)
+	}
+	s, fs = newFlags()
+	if err := fs.Parse([]string{"--config", path, "--rule", "x=y,z", "--rule", "u"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Load(fs); err != nil || !slices.Equal(s.rules, []string{"x=y,z", "u"}) {
+		t.Errorf("the command line counts before the file: %q, %v", s.rules, err)
+	}
+	t.Setenv("MANIFOLD_RULES", "v=w")
+	s, fs = newFlags()
+	if err := Load(fs); err != nil || !slices.Equal(s.rules, []string{"v=w"}) {
+		t.Errorf("rules from the environment: %q, %v", s.rules, err)
+	}
+}
+
 func TestLoadEmpty(t *testing.T) {
 	for _, text := range []string{"", "\n", "# nothing\n", "---\n"} {
 		s, fs := newFlags()
@@ -114,6 +142,15 @@ func TestLoadErrors(t *testing.T) {
 		{"listen: {host: a}\n", ":1: listen: the value must be a word"},
 		{"ds-listen: [a:1, [b:2]]\n", ":1: ds-listen: the value must be a word"},
 		{"ds-listen: [a:1, null]\n", ":1: ds-listen: no value"},
+		{"rule: x\n", `:1: unknown key "rule"; did you mean "rules"?`},
+		{"rules: {a: b}\n", ":1: rules: the value must be a word"},
+		{"rules: [{a: {b: c}}]\n", ":1: rules: a: the value must be a word"},
+		{"rules: [{a: }]\n", ":1: rules: a: no value"},
+		{"rules: [{a: []}]\n", ":1: rules: a: the list is empty"},
+		{"rules: [{a: [b, [c]]}]\n", ":1: rules: a: the value must be a word"},
+		{"rules: [{a: 'b,c=d'}]\n", `:1: rules: a: "b,c=d" has a = in it`},
+		{"rules: [{[a]: b}]\n", ":1: rules: a key must be a word"},
+		{"ds-listen: [{a: b}]\n", ":1: ds-listen: the value must be a word"},
 		{"- listen\n", ":1: the file must consist of lines"},
 		{"just words\n", ":1: the file must consist of lines"},
 		{"[a, b]: c\n", ":1: a key must be a word"},
@@ -161,6 +198,7 @@ func FuzzConfigFile(f *testing.F) {
 	f.Add("listen: a:1\nds-listen: [a, b]\n")
 	f.Add("a: &x [1]\nb: *x\n? {}\n: 1")
 	f.Add("<<: {width: 1}\n")
+	f.Add("rules: [{a: [b, c], d: e}, f=g]\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, fs := newFlags()
 		if err := fs.Parse([]string{"--config", write(t, text)}); err != nil {

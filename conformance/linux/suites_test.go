@@ -1,0 +1,98 @@
+package linux_test
+
+import (
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"manifold/conformance/linux/expect"
+	"manifold/conformance/linux/kernel"
+)
+
+// The outside suites that run on a mount are given by environment variables;
+// the comment of package conformance/pynfs says how to get each. They run on
+// the oldest kernel, against a server of their own.
+const (
+	cthonVariable          = "CTHON_DIR"
+	pjdfstestVariable      = "PJDFSTEST_DIR"
+	pjdfstestTestsVariable = "PJDFSTEST_TESTS"
+)
+
+// suiteNumber tells the guest, and the server, of the suites from others.
+const suiteNumber = 9
+
+// suite is a built tree of an outside suite, as the guest sees it, with the
+// guest and the server that it runs on.
+type suite struct {
+	client
+	world  *world
+	server *server
+	tree   string // a copy that the guest may write
+}
+
+// newSuite makes a suite of the tree that variable names, or skips the test.
+// built is a file that a built tree has.
+func newSuite(t *testing.T, variable, built string) suite {
+	t.Helper()
+	dir := os.Getenv(variable)
+	if dir == "" {
+		t.Skipf("%s is not set: it names a built tree of the suite; the comment of package conformance/pynfs says how to get one", variable)
+	}
+	if _, err := os.Stat(filepath.Join(dir, built)); err != nil {
+		t.Fatalf("%s does not name a built tree: %v", variable, err)
+	}
+	w := &world{t: t, bin: tool(t, "manifold"), shared: t.TempDir(), servers: map[string]*server{}}
+	tree := filepath.Join(w.shared, "suite")
+	if out, err := exec.Command("cp", "-a", dir, tree).CombinedOutput(); err != nil { // with the times, which make compares
+		t.Fatalf("copy %s: %v: %s", dir, err, out)
+	}
+	c := boot(t, kernel.Suites()[0], "suites", w.shared, suiteNumber)
+	w.clients = []client{c}
+	return suite{client: c, world: w, tree: tree, server: w.keep(t, "suites", func() *server { return w.up(t, suiteNumber) })}
+}
+
+// judge compares results with the list of that name in testdata.
+func judge(t *testing.T, name string, results []expect.Result) {
+	t.Helper()
+	list, err := expect.Read(path.Join("testdata", name+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := list.Compare(results)
+	for _, wrong := range r.Wrong {
+		t.Error(wrong)
+	}
+	if len(r.Idle) > 0 {
+		t.Log("expected to fail, but did not run:", r.Idle)
+	}
+	t.Logf("%s: %v", name, r)
+}
+
+// tail is the end of a program's output, for a note.
+func tail(text string) string {
+	const most = 1000
+	return text[max(0, len(text)-most):]
+}
+
+// Results that a test of a parser wants, with a part of the note.
+func passed(id string) expect.Result  { return expect.Result{ID: id} }
+func skipped(id string) expect.Result { return expect.Result{ID: id, Outcome: expect.Skipped} }
+func failed(id, note string) expect.Result {
+	return expect.Result{ID: id, Outcome: expect.Failed, Note: note}
+}
+
+func alike(got, want expect.Result) bool {
+	return got.ID == want.ID && got.Outcome == want.Outcome && strings.Contains(got.Note, want.Note)
+}
+
+// TestSuiteLists reads every list, so that a bad line is seen without a suite.
+func TestSuiteLists(t *testing.T) {
+	for _, name := range []string{"cthon04", "pjdfstest"} {
+		if _, err := expect.Read(path.Join("testdata", name+".txt")); err != nil {
+			t.Error(err)
+		}
+	}
+}
