@@ -57,18 +57,7 @@ func newSuite(t *testing.T, variable, built string) suite {
 // judge compares results with the list of that name in testdata.
 func judge(t *testing.T, name string, results []expect.Result) {
 	t.Helper()
-	list, err := expect.Read(path.Join("testdata", name+".txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := list.Compare(results)
-	for _, wrong := range r.Wrong {
-		t.Error(wrong)
-	}
-	if len(r.Idle) > 0 {
-		t.Log("expected to fail, but did not run:", r.Idle)
-	}
-	t.Logf("%s: %v", name, r)
+	expect.Judge(t, name, path.Join("testdata", name+".txt"), results)
 }
 
 // tail is the end of a program's output, for a note.

@@ -2,6 +2,7 @@ package pynfs
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -24,7 +25,8 @@ func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 // testMain runs the tests in a network of their own, where port 2049 is free
 // and whatever they start ends with them. Without a suite there is no need.
 func testMain(m *testing.M) int {
-	if os.Getenv(suiteVariable) == "" {
+	flag.Parse()
+	if os.Getenv(suiteVariable) == "" || testing.Short() {
 		return m.Run()
 	}
 	if os.Getenv(binaryVariable) == "" {

@@ -81,7 +81,9 @@ func (c *cluster) start(a args) string {
 	c.cfg = mds.Config{
 		Data: filepath.Join(c.dir, "mds"), Listen: "127.0.0.1:0", Control: "127.0.0.1:0", Lease: lease,
 		StripeUnit: a.num("unit", 64<<10), Width: int(a.num("width", 0)), NoProxyIO: a.has("noproxy"),
-		Courtesy: -1, // stories tell what becomes of a lease that runs out
+		// Stories tell what becomes of a lease that runs out, and their clients know
+		// no delegations.
+		Courtesy: -1, NoDelegations: true,
 	}
 	c.startMDS()
 	c.cfg.Listen, c.cfg.Control, c.cfg.Token = c.mds.Addr().String(), c.mds.ControlAddr().String(), c.mds.Token()

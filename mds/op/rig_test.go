@@ -143,7 +143,7 @@ func newRig(t *testing.T, mem *storetest.Mem) *rig {
 	fl, err := fleet.Load(t.Context(), st, fleet.Defaults{Unit: 4096}, zap.NewNop(), time.Now)
 	must(t, err)
 	limit := state.Counts{Clients: 10, Opens: 100, Owners: 100, Locks: 100, Layouts: 100}
-	core, err := state.New(state.Config{Boot: boots, Grace: time.Minute, Recall: time.Second, PerClient: limit, Total: limit}, time.Now(), names)
+	core, err := state.New(state.Config{Boot: boots, Grace: time.Minute, Recall: time.Second, Courtesy: time.Hour, PerClient: limit, Total: limit}, time.Now(), names)
 	must(t, err)
 	ob := outbox.New(outbox.Config{Store: st, Sender: r.sender, Ready: fl.Ready})
 	px := proxy.New(proxy.Config{Keys: func() *layout.Keyring { return keys }, Paths: fl.Paths, Owner: []byte("rig"), Log: zap.NewNop()})

@@ -14,6 +14,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // Outcome is how a test ended.
@@ -115,4 +116,22 @@ func (l List) Compare(results []Result) Report {
 	}
 	r.Idle = slices.Sorted(maps.Keys(idle))
 	return r
+}
+
+// Judge compares results with the list in the file of that name, fails t for
+// each thing that is wrong, and prints the closing line, which begins with suite.
+func Judge(t testing.TB, suite, name string, results []Result) {
+	t.Helper()
+	list, err := Read(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := list.Compare(results)
+	for _, wrong := range r.Wrong {
+		t.Error(wrong)
+	}
+	if len(r.Idle) > 0 {
+		t.Log("expected to fail, but did not run:", r.Idle)
+	}
+	t.Logf("%s: %v", suite, r)
 }
