@@ -61,7 +61,7 @@ func (c *ctl) ask(work func(ctx context.Context, cmd *cobra.Command, b admin.Bac
 		if err != nil {
 			return boot.Usage("--admin: %v", err)
 		}
-		defer conn.Close()
+		defer func() { _ = conn.Close() }()
 		ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 		defer cancel()
 		if err := work(ctx, cmd, conn, args); ctx.Err() != nil && err != nil {

@@ -27,7 +27,6 @@ type world struct {
 	seed  uint64
 	fault mutant
 	start time.Time
-	short bool
 
 	wire    *wire
 	mds     *mds

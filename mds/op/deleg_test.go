@@ -19,8 +19,10 @@ func TestCourtesyBack(t *testing.T) {
 	p := r.mount("a")
 	fh, id := p.create("f")
 	me := p.ClientID()
-	if !r.ops.lapsed(time.Now(), me) || !r.ops.lapsed(time.Now(), me) {
-		t.Fatal("it has an open file and may not stay")
+	for range 2 {
+		if !r.ops.lapsed(time.Now(), me) {
+			t.Fatal("it has an open file and may not stay")
+		}
 	}
 	r.ops.renewed(me)
 	r.ops.expire([]nfs4.ClientID{me})

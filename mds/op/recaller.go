@@ -139,7 +139,7 @@ func (o *Ops) recallOnce(ctx context.Context, r recalled) (recalled, bool) {
 		unlock()
 		return r, o.pause(ctx) // not durable: try again
 	}
-	o.apply(v.Change)
+	_ = o.apply(v.Change) // if the client went meanwhile, so did what it held
 	o.revoked(&v.Effects)
 	unlock()
 	again, left := v.Effects.RecallDeleg, v.Effects.Recall
