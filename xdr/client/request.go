@@ -196,7 +196,7 @@ func (c *Client) heard(conn *rpc.Conn, sess *session, res *nfs4.SequenceRes) {
 			c.spawn(func() {
 				ctx, cancel := context.WithTimeout(c.ctx, attempt)
 				defer cancel()
-				_ = c.bind(ctx, conn, sess) // the next reply asks for it again
+				_, _ = c.bind(ctx, conn, sess) // the next reply asks for it again
 				sess.binding.Store(false)
 			})
 		}
