@@ -57,7 +57,7 @@ func (c *Call) peer() session.Peer {
 	if c.Cred.Flavor == rpc.AuthSys {
 		p.UID = c.Cred.Sys.UID
 	}
-	return session.Peer{Conn: session.ConnID(c.Conn), Principal: p, Remote: c.Remote.String()}
+	return session.Peer{Conn: session.ConnID(c.Conn), Principal: p, Remote: c.Remote.String(), Minor: c.Minor}
 }
 
 // locked runs fn under the sessions' lock, which a panic does not leave held.

@@ -22,7 +22,7 @@ type ExchangeVerdict struct {
 // NFS4ERR_NOT_SAME, NFS4ERR_PERM, and NFS4ERR_DELAY while a CREATE_SESSION of
 // the same owner is between its two phases.
 func (t *Table) ExchangeID(now time.Time, a *nfs4.ExchangeIDArgs, from Peer) (v ExchangeVerdict) {
-	if v.Status = exchangeArgs(a); v.Status != nfs4.OK {
+	if v.Status = exchangeArgs(a, from.Minor); v.Status != nfs4.OK {
 		return v
 	}
 	update := a.Flags&nfs4.ExchgidFlagUpdConfirmedRecA != 0
@@ -55,9 +55,9 @@ func (t *Table) ExchangeID(now time.Time, a *nfs4.ExchangeIDArgs, from Peer) (v 
 }
 
 // exchangeArgs checks what does not depend on the client's record.
-func exchangeArgs(a *nfs4.ExchangeIDArgs) nfs4.Status {
+func exchangeArgs(a *nfs4.ExchangeIDArgs, minor uint32) nfs4.Status {
 	switch {
-	case a.Flags&^nfs4.ExchgidFlagArgsMask42 != 0:
+	case a.Flags&^flagsOf(minor) != 0:
 		return nfs4.ErrInval
 	case a.StateProtect.How == nfs4.StateProtectSSV:
 		return nfs4.ErrEncrAlgUnsupp
@@ -136,4 +136,12 @@ func (t *Table) exchangeRes(a *nfs4.ExchangeIDArgs, c *client) nfs4.ExchangeIDRe
 		res.ServerImplID = []nfs4.ImplID{*t.cfg.ImplID}
 	}
 	return res
+}
+
+// flagsOf are the flags of EXCHANGE_ID that a minor version defines.
+func flagsOf(minor uint32) uint32 {
+	if minor < 2 {
+		return nfs4.ExchgidFlagArgsMask
+	}
+	return nfs4.ExchgidFlagArgsMask42
 }

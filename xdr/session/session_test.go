@@ -10,7 +10,7 @@ import (
 
 var (
 	start = time.Unix(1e9, 0)
-	root  = Peer{Conn: 1, Principal: Principal{Flavor: 1}, Remote: "192.0.2.1:900"}
+	root  = Peer{Conn: 1, Principal: Principal{Flavor: 1}, Remote: "192.0.2.1:900", Minor: 2}
 )
 
 // linuxFore and linuxBack are what Linux asks for with 1 MiB of wsize.
@@ -118,6 +118,11 @@ func TestExchangeFlags(t *testing.T) {
 		} else if v.Res.Flags&nfs4.ExchgidFlagConfirmedR != 0 {
 			t.Errorf("flags %#x: confirmed", flags)
 		}
+	}
+	old, fence := root, exchangeArgsOf("linux", 1)
+	old.Minor, fence.Flags = 1, nfs4.ExchgidFlagSuppFenceOps
+	if v := tab.ExchangeID(start, fence, old); v.Status != nfs4.ErrInval {
+		t.Errorf("a flag of minor version 2 in minor version 1: %v", v.Status)
 	}
 	mount(t, tab, "linux", 1)
 	a := exchangeArgsOf("linux", 1)

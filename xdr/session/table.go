@@ -25,6 +25,7 @@ type Peer struct {
 	Conn      ConnID
 	Principal Principal
 	Remote    string // address, for ClientInfo only
+	Minor     uint32 // minor version of the COMPOUND
 }
 
 // Table holds the clients and sessions of one server instance.
