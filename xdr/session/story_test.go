@@ -143,6 +143,7 @@ func (a args) peer() Peer {
 		Conn:      ConnID(a.num("conn", 1)),
 		Principal: Principal{Flavor: 1, UID: a.u32("princ", 0)},
 		Remote:    "192.0.2." + a.str("conn", "1"),
+		Minor:     2,
 	}
 }
 
