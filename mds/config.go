@@ -5,6 +5,34 @@
 // Its nouns: a Config says where and how; an ExportRule, what clients at some
 // addresses may do; a Server is one metadata server, from New (everything is open
 // and bound) through Run (it serves) to its end.
+//
+// # What survives what
+//
+// Names, attributes, sizes that were committed, where a file's data lies,
+// policies, extended attributes, access control lists, the cluster's keys, the
+// data servers' numbers, and the orders that data servers have not carried out
+// yet (package outbox) are in the store: they survive everything that the disk
+// survives, and no reply speaks of them before they are there.
+//
+// Opens, byte-range locks and delegations are in memory. Over a restart of this
+// server their clients reclaim them: those that were on record, are of the same
+// boot, and had said before that they were done reclaiming. Until all of them
+// are back, or grace is over, nobody gets what they might reclaim. Layouts are
+// not reclaimed: clients go on with those they have until they have reclaimed,
+// or grace is over, and then the data servers refuse the old ones. Reply caches
+// do not survive; a client that had no answer does its request again, and what
+// protects it is the request's own form (an exclusive create's verifier).
+//
+// A size that a client had not committed survives with the data: the store
+// knows which files were being written, and the data servers are asked.
+//
+// A client whose lease runs out keeps its state until somebody wants what it
+// holds, or Config.Courtesy is over; then the data servers are told first to
+// refuse its handles, and what it had written counts.
+//
+// A data server's restart loses what was not committed there; its write verifier
+// says so, and clients write it again. It serves only when it has done what it
+// was told while it was away.
 package mds
 
 import (
