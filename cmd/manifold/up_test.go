@@ -215,7 +215,8 @@ func TestUpMetrics(t *testing.T) {
 // processes of their own find each other, whichever is first.
 func TestApart(t *testing.T) {
 	dir := tempBox(t)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	// An address that no other test takes ports of: this one is used again.
+	ln, err := net.Listen("tcp", "127.77.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
