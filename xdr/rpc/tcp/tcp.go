@@ -132,10 +132,10 @@ func (s *Server) start(nc net.Conn) {
 	if s.closed || len(s.conns) >= s.cfg.MaxConns {
 		full := !s.closed
 		s.mu.Unlock()
-		nc.Close()
 		if full && s.observer != nil {
-			s.observer.ConnRefused()
+			s.observer.ConnRefused() // first: who was refused may look at once
 		}
+		nc.Close()
 		return
 	}
 	c := rpc.NewConn(context.Background(), nc, s.h, s.cfg.RPC)
