@@ -14,21 +14,28 @@ const MaxIO = 1 << 20
 
 // supported returns the attributes that this server knows (RFC 8881 section
 // 5.8.1.1). MDSTHRESHOLD is not among them: it would send small files' bytes
-// through this server. A umask beside the mode is of minor version 2 (RFC 8275).
+// through this server.
 func supported(minor uint32) nfs4.Bitmap {
-	b := ofInode().Or(ofServer()).Or(nfs4.BitmapOf(
-		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrRdattrError, nfs4.AttrFilehandle,
-	)).Or(ofSpace())
+	return readable(minor).Or(writeOnly(minor))
+}
+
+// readable are those of them that can be read.
+func readable(minor uint32) nfs4.Bitmap {
+	b := ofInode().Or(ofServer()).Or(ofSpace()).Or(nfs4.BitmapOf(nfs4.AttrRdattrError, nfs4.AttrFilehandle))
 	if minor >= 2 {
-		b.Set(nfs4.AttrModeUmask)
 		b.Set(nfs4.AttrOpenArguments)
 	}
 	return b
 }
 
-// writeOnly are the attributes that can be set but not read: NFS4ERR_INVAL.
+// writeOnly are those that can be set but not read: NFS4ERR_INVAL. A umask beside
+// the mode is of minor version 2 (RFC 8275).
 func writeOnly(minor uint32) nfs4.Bitmap {
-	return supported(minor).And(nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrModeUmask))
+	b := nfs4.BitmapOf(nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet)
+	if minor >= 2 {
+		b.Set(nfs4.AttrModeUmask)
+	}
+	return b
 }
 
 // settable is NFS4ERR_ATTRNOTSUPP if a client that speaks a minor version sets
@@ -86,7 +93,7 @@ func (o *Ops) fill(tx store.Tx, c *compound.Call, a *nfs4.Attrs, want nfs4.Bitma
 		}
 	}
 	o.Volume.Fill(a, want.And(ofInode()), in)
-	a.Mask = want.And(supported(c.Minor).Without(writeOnly(c.Minor)))
+	a.Mask = want.And(readable(c.Minor))
 	a.Filehandle = fh
 	if !want.And(ofServer()).IsZero() || want.Has(nfs4.AttrOpenArguments) {
 		o.fillServer(c.Minor, a)

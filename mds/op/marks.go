@@ -137,13 +137,5 @@ func (o *Ops) mayGrow(ino uint64) bool {
 	if active, _, _ := o.State.Grace(o.Now()); active {
 		return true
 	}
-	if o.State.Opens(ino) > 0 {
-		return true
-	}
-	for _, g := range o.State.Layouts(ino, 0) {
-		if g.IOMode == nfs4.IOModeRW {
-			return true
-		}
-	}
-	return false
+	return o.State.Opens(ino) > 0 || o.written(ino)
 }

@@ -135,10 +135,7 @@ func (o *Ops) freeNow(tx store.Tx, gone *ns.Removed) (freed bool, err error) {
 	if gone == nil || !gone.Last || gone.Inode.Type != nfs4.TypeReg {
 		return false, nil
 	}
-	o.mu.Lock()
-	opens := o.State.Opens(gone.Inode.ID)
-	o.mu.Unlock()
-	if opens > 0 {
+	if o.opened(gone.Inode.ID) {
 		return false, nil
 	}
 	return true, o.forget(tx, o.Volume.Handle(gone.Inode))
@@ -187,10 +184,7 @@ func (o *Ops) free(ctx context.Context, ino uint64) {
 		return
 	}
 	defer unlock()
-	o.mu.Lock()
-	opens := o.State.Opens(ino)
-	o.mu.Unlock()
-	if opens > 0 {
+	if o.opened(ino) {
 		return
 	}
 	var in *ns.Inode
@@ -205,6 +199,13 @@ func (o *Ops) free(ctx context.Context, ino uint64) {
 	if s == nfs4.OK {
 		o.freed(in)
 	}
+}
+
+// opened says whether somebody has a file open or delegated.
+func (o *Ops) opened(ino uint64) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.State.Opens(ino) > 0
 }
 
 // forget drops an orphan's inode and asks for its objects' removal.

@@ -52,15 +52,25 @@ func (o *Ops) trueSize(ctx context.Context, h layout.Handle) (length, nfs4.Statu
 	if s != nfs4.OK || len(in.Layout.DS) == 0 {
 		return length{}, s
 	}
+	size, s := o.measure(ctx, in)
+	if s != nfs4.OK {
+		return length{}, s
+	}
+	return length{size: max(size, in.Size), change: in.Change}, nfs4.OK
+}
+
+// measure asks the data servers how long a file's data is. NFS4ERR_DELAY if one
+// of them does not answer, or has still to cut what it holds.
+func (o *Ops) measure(ctx context.Context, in *ns.Inode) (uint64, nfs4.Status) {
 	if o.Outbox.Pending(o.Volume.Object(in)) {
-		return length{}, nfs4.ErrDelay
+		return 0, nfs4.ErrDelay
 	}
 	size, err := o.Size(ctx, target(o, in))
 	if err != nil {
-		o.Log.Debug("size of a file that is being written not had", zap.Uint64("inode", in.ID), zap.Error(err))
-		return length{}, nfs4.ErrDelay
+		o.Log.Debug("size of a file not had from its data servers", zap.Uint64("inode", in.ID), zap.Error(err))
+		return 0, nfs4.ErrDelay
 	}
-	return length{size: max(size, in.Size), change: in.Change}, nfs4.OK
+	return size, nfs4.OK
 }
 
 // apply gives an inode the length that was found for it. A file that was
@@ -190,15 +200,9 @@ func (o *Ops) learnSize(ctx context.Context, h layout.Handle) nfs4.Status {
 	if s != nfs4.OK {
 		return s
 	}
-	if o.Outbox.Pending(o.Volume.Object(in)) {
-		return nfs4.ErrDelay // what is there may be about to be cut
-	}
-	size, err := o.Size(ctx, target(o, in))
-	if err != nil {
-		return nfs4.ErrDelay
-	}
-	if size <= in.Size {
-		return nfs4.OK
+	size, s := o.measure(ctx, in)
+	if s != nfs4.OK || size <= in.Size {
+		return s
 	}
 	o.Log.Info("size of a file learned from its data servers", zap.Uint64("inode", in.ID),
 		zap.Uint64("known", in.Size), zap.Uint64("found", size))
