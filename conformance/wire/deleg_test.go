@@ -125,12 +125,19 @@ func TestDelegConflicts(t *testing.T) {
 		a := creating(openArgs("q", "f", nfs4.ShareAccessRead), nfs4.CreateHow{Attrs: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}})
 		return []client.Op{putFH(dir), openOp(a, &nfs4.OpenRes{})}
 	}
-	on := func(op client.Op) func(*open, nfs4.FH) []client.Op {
-		return func(o *open, _ nfs4.FH) []client.Op { return []client.Op{putFH(o.fh), op} }
+	// Cases run side by side, so that each makes its own operations: a result is
+	// decoded into the one that asked.
+	type made func() client.Op
+	on := func(op made) func(*open, nfs4.FH) []client.Op {
+		return func(o *open, _ nfs4.FH) []client.Op { return []client.Op{putFH(o.fh), op()} }
 	}
-	in := func(ops ...client.Op) func(*open, nfs4.FH) []client.Op {
+	in := func(ops ...made) func(*open, nfs4.FH) []client.Op {
 		return func(_ *open, dir nfs4.FH) []client.Op {
-			return append([]client.Op{putFH(dir), saveFH()}, ops...)
+			all := []client.Op{putFH(dir), saveFH()}
+			for _, op := range ops {
+				all = append(all, op())
+			}
+			return all
 		}
 	}
 	for _, tt := range []struct {
@@ -142,21 +149,27 @@ func TestDelegConflicts(t *testing.T) {
 		{"open to write", true, true, opens(nfs4.ShareAccessWrite, 0)},
 		{"open that denies reading", true, true, opens(nfs4.ShareAccessRead, nfs4.ShareDenyRead)},
 		{"open that cuts", true, true, cut},
-		{"setattr mode", true, true, on(setattr(nfs4.StateidAnonymous(), attrs(nfs4.AttrMode)))},
-		{"setattr size", true, true, on(resize(nfs4.StateidAnonymous(), 10))},
-		{"setxattr", true, true, on(client.Op{Num: nfs4.OpSetXattr, Args: &nfs4.SetXattrArgs{Key: []byte("user.a"), Value: []byte("1")}, Res: &nfs4.SetXattrRes{}})},
-		{"remove", true, true, in(remove("f"))},
-		{"rename", true, true, in(rename("f", "g"))},
-		{"rename over", true, true, in(client.Op{Num: nfs4.OpCreate, Args: &nfs4.CreateArgs{
-			ObjType: nfs4.CreateType{Type: nfs4.TypeLnk, LinkData: []byte("x")}, ObjName: []byte("over"),
-		}, Res: &nfs4.CreateRes{}}, restoreFH(), rename("over", "f"))},
+		{"setattr mode", true, true, on(func() client.Op { return setattr(nfs4.StateidAnonymous(), attrs(nfs4.AttrMode)) })},
+		{"setattr size", true, true, on(func() client.Op { return resize(nfs4.StateidAnonymous(), 10) })},
+		{"setxattr", true, true, on(func() client.Op {
+			return client.Op{Num: nfs4.OpSetXattr, Args: &nfs4.SetXattrArgs{Key: []byte("user.a"), Value: []byte("1")}, Res: &nfs4.SetXattrRes{}}
+		})},
+		{"remove", true, true, in(func() client.Op { return remove("f") })},
+		{"rename", true, true, in(func() client.Op { return rename("f", "g") })},
+		{"rename over", true, true, in(func() client.Op {
+			return client.Op{Num: nfs4.OpCreate, Args: &nfs4.CreateArgs{
+				ObjType: nfs4.CreateType{Type: nfs4.TypeLnk, LinkData: []byte("x")}, ObjName: []byte("over"),
+			}, Res: &nfs4.CreateRes{}}
+		}, restoreFH, func() client.Op { return rename("over", "f") })},
 		{"link", true, true, func(o *open, dir nfs4.FH) []client.Op {
 			return []client.Op{putFH(o.fh), saveFH(), putFH(dir), link("l")}
 		}},
-		{"read without open", false, true, on(readOp(nfs4.StateidAnonymous(), 0, 10, &nfs4.ReadRes{}))},
-		{"write without open", true, true, on(writeOp(nfs4.StateidAnonymous(), 0, []byte("x"), nfs4.FileSync, &nfs4.WriteRes{}))},
-		{"getattr", false, true, on(getattr(&nfs4.GetattrRes{}, nfs4.AttrSize))}, // CB_GETATTR is not answered
-		{"lookup and access", false, false, in(lookup("f"), access(1, &nfs4.AccessRes{}))},
+		{"read without open", false, true, on(func() client.Op { return readOp(nfs4.StateidAnonymous(), 0, 10, &nfs4.ReadRes{}) })},
+		{"write without open", true, true, on(func() client.Op {
+			return writeOp(nfs4.StateidAnonymous(), 0, []byte("x"), nfs4.FileSync, &nfs4.WriteRes{})
+		})},
+		{"getattr", false, true, on(func() client.Op { return getattr(&nfs4.GetattrRes{}, nfs4.AttrSize) })}, // CB_GETATTR is not answered
+		{"lookup and access", false, false, in(func() client.Op { return lookup("f") }, func() client.Op { return access(1, &nfs4.AccessRes{}) })},
 	} {
 		for typ, recalls := range map[nfs4.DelegationType]bool{nfs4.DelegateRead: tt.read, nfs4.DelegateWrite: tt.write} {
 			name := tt.name + ", delegated to read"
