@@ -3,11 +3,9 @@ package state
 import (
 	"cmp"
 	"encoding/binary"
-	"maps"
 	"slices"
 	"time"
 
-	"manifold/layout"
 	"manifold/xdr/nfs4"
 )
 
@@ -24,6 +22,7 @@ type client struct {
 	revoked map[uint64]uint64
 	// lost is the delegations that were revoked and not freed: the file by number.
 	lost map[uint64]uint64
+	bulk *bulk // recall of everything, under way, or nil
 	n    Counts
 }
 
@@ -212,22 +211,13 @@ func (c *Core) Expire(id nfs4.ClientID) Effects {
 	cl.going = true
 	c.unlapse(cl)
 	c.Unrecord(cl.name)
-	all, uses := Grant{Client: id, IOMode: nfs4.IOModeRead}, map[layout.DSID]bool{}
 	for file, st := range cl.stakes {
-		if st.grant == nil {
-			continue
-		}
-		if st.grant.rw {
-			all.IOMode = nfs4.IOModeRW
+		if st.grant != nil && st.grant.rw() {
 			e.Grown = append(e.Grown, file)
-		}
-		for _, ds := range st.grant.ds {
-			uses[ds] = true
 		}
 	}
 	if cl.n.Layouts > 0 {
-		all.DS = slices.Sorted(maps.Keys(uses))
-		e.Fence = []Grant{all}
+		e.Fence = []Grant{cl.everything()}
 	}
 	slices.Sort(e.Grown)
 	return e
@@ -260,6 +250,7 @@ func (c *Core) Forget(id nfs4.ClientID) Effects {
 	slices.Sort(e.Idle)
 	c.Unrecord(cl.name)
 	c.unlapse(cl)
+	c.dropBulk(cl)
 	delete(c.clients, id)
 	c.n.Clients--
 	return e

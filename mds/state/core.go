@@ -60,6 +60,7 @@ type Core struct {
 	delegs  map[uint64]*deleg
 	onDS    map[layout.DSID]map[*grant]struct{}
 	recalls map[*grant]struct{}
+	bulks   map[*client]struct{} // clients of which everything is recalled
 	// recalled is the delegations under recall, cooling the files that had one.
 	recalled map[*deleg]struct{}
 	cooling  cooling
@@ -93,6 +94,7 @@ func New(cfg Config, now time.Time, record []string) (*Core, error) {
 		delegs:  map[uint64]*deleg{},
 		onDS:    map[layout.DSID]map[*grant]struct{}{},
 		recalls: map[*grant]struct{}{},
+		bulks:   map[*client]struct{}{},
 		waiting: map[string]struct{}{},
 		until:   now.Add(cfg.Grace),
 

@@ -49,7 +49,7 @@ func (f *file) admits(st *stake, write bool) bool {
 		for _, o := range st.opens {
 			mine.tally(o.share, 1)
 		}
-		if st.grant != nil && st.grant.rw {
+		if st.grant != nil && st.grant.rw() {
 			mine.writable = 1
 		}
 	}

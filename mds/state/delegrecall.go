@@ -102,7 +102,7 @@ func (r RecallDoneReq) delegDone(c *Core, e env) Verdict {
 	case r.Revoke || late:
 		act.revoke = true
 		v.Effects.Revoked = []Delegation{d.show()}
-		if g := st.grant; d.write && g != nil && g.rw {
+		if g := st.grant; d.write && g != nil && g.rw() {
 			// What it has cached must not be written over what others write now.
 			act.fence = true
 			v.Effects.Fence, v.Effects.Grown = []Grant{g.show()}, []uint64{r.File}

@@ -132,10 +132,18 @@ func (f *fuzzer) request() (nfs4.ClientID, uint64, Request) {
 	case 11:
 		return 0, 0, LayoutCommitReq{g.client, g.file, g.sid, odd}
 	case 12:
-		return 0, 0, RecallReq{g.file, nfs4.ClientID(f.n(4)), nfs4.ClientID(f.n(4))}
+		r := RecallReq{g.file, nfs4.ClientID(f.n(4)), nfs4.ClientID(f.n(4)), odd}
+		if f.one(4) {
+			r.File = 0
+		}
+		return 0, 0, r
 	}
 	answers := []nfs4.Status{nfs4.OK, nfs4.ErrNoMatchingLayout, nfs4.ErrDelay, nfs4.ErrOldStateID}
-	return 0, 0, RecallDoneReq{g.file, g.client, g.sid, answers[f.n(4)], f.one(8)}
+	r := RecallDoneReq{g.file, g.client, g.sid, answers[f.n(4)], f.one(8)}
+	if f.one(4) {
+		r.File = 0
+	}
+	return 0, 0, r
 }
 
 func (f *fuzzer) open(id nfs4.ClientID, file uint64, owner []byte, odd bool) OpenReq {
@@ -167,11 +175,7 @@ func (f *fuzzer) step(t *testing.T) {
 		f.c.FreeStateid(g.client, g.sid)
 	case 10:
 		for _, g := range f.c.Overdue(f.now) {
-			v := f.c.Decide(f.now, RecallDoneReq{File: g.File, Client: g.Client, Stateid: g.Stateid, Revoke: true})
-			if len(v.Effects.Fence) != 1 {
-				t.Fatalf("overdue %+v is not fenced: %+v", g, v)
-			}
-			f.c.Apply(v.Change)
+			f.revoke(t, g)
 		}
 		for _, d := range f.c.OverdueDelegs(f.now) {
 			v := f.c.Decide(f.now, RecallDoneReq{File: d.File, Client: d.Client, Stateid: d.Stateid, Revoke: true})
@@ -188,6 +192,26 @@ func (f *fuzzer) step(t *testing.T) {
 		f.expire(t, f.c.Stale(f.now))
 	default:
 		f.decide(t)
+	}
+}
+
+// revoke ends a recall that is overdue.
+func (f *fuzzer) revoke(t *testing.T, g Grant) {
+	held := len(g.Reads)+len(g.Writes) > 0
+	v := f.c.Decide(f.now, RecallDoneReq{File: g.File, Client: g.Client, Stateid: g.Stateid, Revoke: true})
+	if g.File != 0 && len(v.Effects.Fence) > 0 != held {
+		t.Fatalf("overdue %+v: %+v", g, v)
+	}
+	f.c.Apply(v.Change)
+	if g.File != 0 {
+		return
+	}
+	for _, one := range v.Effects.Fence {
+		f.revoke(t, one)
+	}
+	f.c.Apply(f.c.Decide(f.now, RecallDoneReq{Client: g.Client, Revoke: true}).Change)
+	if cl := f.c.clients[g.Client]; cl != nil && !cl.going && cl.bulk != nil {
+		t.Fatalf("the recall of everything of %d did not end: %+v", g.Client, cl.bulk)
 	}
 }
 
@@ -216,6 +240,9 @@ func (f *fuzzer) decide(t *testing.T) {
 		f.given = append(f.given, given{client, file, v.Stateid})
 	}
 	for _, g := range v.Effects.Recall {
+		if g.File == 0 {
+			continue
+		}
 		f.given = append(f.given, given{g.Client, g.File, g.Stateid})
 	}
 	if f.one(5) {

@@ -38,6 +38,9 @@ func checkInvariants(t *testing.T, c *Core) {
 		}
 		checkFile(t, f)
 	}
+	if len(c.bulks) > len(c.clients) {
+		t.Fatalf("%d recalls of everything", len(c.bulks))
+	}
 	uses := 0
 	for ds, gs := range c.onDS {
 		if len(gs) == 0 {
@@ -166,19 +169,37 @@ func checkClient(t *testing.T, c *Core, cl *client) (n Counts) {
 			t.Fatalf("%d writers, has %d", st.writers, writers)
 		}
 		if g := st.grant; g != nil {
-			if g.stake != st || c.layouts[g.num] != g || !g.read && !g.rw || g.sid.Seqid == 0 {
+			if g.stake != st || c.layouts[g.num] != g || !g.holds() && g.recall == nil || g.sid.Seqid == 0 {
 				t.Fatalf("layout %+v is wrong", g)
 			}
 			if _, ok := c.recalls[g]; ok != (g.recall != nil) {
 				t.Fatal("recall is not listed")
 			}
+			if g.recall != nil && (g.recall.bulk && cl.bulk == nil || g.recall.blocking && !g.holds()) || g.recall == nil && cl.bulk != nil {
+				t.Fatalf("layout of client %d: %+v, recall %+v, of everything %+v", id, g, g.recall, cl.bulk)
+			}
+			checkSpans(t, g.reads)
+			checkSpans(t, g.writes)
 			n.Layouts++
 		}
+	}
+	if _, ok := c.bulks[cl]; ok != (cl.bulk != nil) {
+		t.Fatal("recall of everything is not listed")
 	}
 	if len(cl.revoked) > c.cfg.PerClient.Layouts {
 		t.Fatalf("%d notes of revoked layouts", len(cl.revoked))
 	}
 	return n
+}
+
+// checkSpans fails t if s is not in order.
+func checkSpans(t *testing.T, s spans) {
+	t.Helper()
+	for i, r := range s {
+		if !r.Valid() || i > 0 && s[i-1].End() >= r.Offset || len(s) > maxSpans {
+			t.Fatalf("spans %v", s)
+		}
+	}
 }
 
 func checkFile(t *testing.T, f *file) {
@@ -199,7 +220,7 @@ func checkFile(t *testing.T, f *file) {
 		if g := st.grant; g != nil && g.recall != nil && g.recall.blocking {
 			want.blocked++
 		}
-		if st.grant != nil && st.grant.rw {
+		if st.grant != nil && st.grant.rw() {
 			want.writable++
 		}
 		if d := st.deleg; d != nil {

@@ -8,16 +8,19 @@ import (
 	"manifold/xdr/nfs4"
 )
 
-// grant is the layout that one client holds of one file: whole, of one iomode or
-// both.
+// grant is the layout that one client holds of one file. It is given whole, of
+// one iomode or both, and may come back in parts. What is left when all of it is
+// back, while a recall is still under way, holds nothing: it keeps the stateid
+// good for the LAYOUTRETURN of all that was recalled, with which a client ends
+// that (RFC 8881 section 12.5.5.1).
 type grant struct {
-	sid      nfs4.Stateid
-	num      uint64
-	stake    *stake
-	read, rw bool
-	onClose  bool // logr_return_on_close was set
-	ds       []layout.DSID
-	recall   *recall // under way, or nil
+	sid           nfs4.Stateid
+	num           uint64
+	stake         *stake
+	reads, writes spans
+	onClose       bool // logr_return_on_close was set
+	ds            []layout.DSID
+	recall        *recall // under way, or nil
 }
 
 // recall is a CB_LAYOUTRECALL that has not come to its end.
@@ -26,17 +29,23 @@ type recall struct {
 	deadline time.Time
 	answered bool // with OK: LAYOUTRETURN is to come
 	blocking bool // nobody gets a layout of the file meanwhile
+	changed  bool // the layout is going to be another one
+	bulk     bool // it is part of the recall of everything of the client
 }
+
+// rw says whether the client may write by g, holds whether it may do anything.
+func (g *grant) rw() bool    { return len(g.writes) > 0 }
+func (g *grant) holds() bool { return len(g.reads)+len(g.writes) > 0 }
 
 // show returns g as others may see it.
 func (g *grant) show() Grant {
 	out := Grant{Client: g.stake.client.id, File: g.stake.file.id, Stateid: g.sid,
-		IOMode: nfs4.IOModeRead, DS: g.ds}
-	if g.rw {
+		IOMode: nfs4.IOModeRead, Reads: g.reads, Writes: g.writes, DS: g.ds}
+	if g.rw() {
 		out.IOMode = nfs4.IOModeRW
 	}
 	if g.recall != nil {
-		out.Deadline = g.recall.deadline
+		out.Deadline, out.Changed = g.recall.deadline, g.recall.changed
 	}
 	return out
 }
@@ -44,7 +53,7 @@ func (g *grant) show() Grant {
 // recalled returns g as it is to be recalled.
 func (g *grant) recalled(r recall) Grant {
 	out := g.show()
-	out.Stateid.Seqid, out.Deadline = r.seqid, r.deadline
+	out.Stateid.Seqid, out.Deadline, out.Changed = r.seqid, r.deadline, r.changed
 	return out
 }
 
@@ -64,13 +73,15 @@ func (r LayoutGetReq) decide(c *Core, _ env) Verdict {
 	}
 	g, rw := st.grant, r.IOMode == nfs4.IOModeRW
 	switch {
-	case g != nil && g.recall != nil && g.recall.answered:
+	case cl.bulk != nil:
+		return refuse(nfs4.ErrRecallConflict)
+	case g != nil && g.recall != nil && g.holds() && g.recall.answered:
 		return refuse(nfs4.ErrReturnConflict)
-	case g != nil && g.recall != nil:
+	case g != nil && g.recall != nil && g.holds():
 		return refuse(nfs4.ErrRecallConflict)
 	case st.file.blocked > 0:
 		return refuse(nfs4.ErrLayoutTryLater)
-	case rw && !st.mayWrite() && (g == nil || !g.rw):
+	case rw && !st.mayWrite() && (g == nil || !g.rw()):
 		return refuse(nfs4.ErrOpenMode)
 	}
 	act := layoutGetAct{client: r.Client, file: r.File, rw: rw, ds: r.DS, onClose: r.ReturnOnClose}
@@ -118,8 +129,8 @@ type layoutGetAct struct {
 
 func (a layoutGetAct) apply(c *Core, _ *Effects) bool {
 	cl, s := c.client(a.client)
-	if s != nfs4.OK {
-		return false
+	if s != nfs4.OK || cl.bulk != nil {
+		return false // the recall of everything may reach the client before the reply
 	}
 	st := c.enter(cl, a.file)
 	g := st.grant
@@ -130,7 +141,14 @@ func (a layoutGetAct) apply(c *Core, _ *Effects) bool {
 		c.count(cl, layouts, 1)
 	}
 	g.sid, g.onClose = a.sid, a.onClose
-	g.become(g.read || !a.rw, g.rw || a.rw)
+	if !g.holds() {
+		c.setRecall(g, nil) // all is back, and the client goes on
+	}
+	if a.rw {
+		g.become(g.reads, wholeFile())
+	} else {
+		g.become(wholeFile(), g.writes)
+	}
 	for _, ds := range a.ds {
 		if !slices.Contains(g.ds, ds) {
 			g.ds = append(g.ds, ds)
@@ -155,29 +173,25 @@ func (r LayoutReturnReq) decide(c *Core, e env) Verdict {
 		return refuse(s)
 	case r.IOMode < nfs4.IOModeRead || r.IOMode > nfs4.IOModeAny:
 		return refuse(nfs4.ErrBadIOMode)
+	case r.Reclaim && r.All, !r.All && !r.Range.Valid():
+		return refuse(nfs4.ErrInval)
 	case r.Reclaim:
 		// Of a layout from before the restart, which nobody here knows of (RFC
 		// 8881 section 18.44.3).
 		return refuse(c.mayReturn(e.now, cl))
 	}
-	act := layoutReturnAct{client: r.Client,
+	act := layoutReturnAct{client: r.Client, span: layout.WholeFile(),
 		read: r.IOMode != nfs4.IOModeRW, rw: r.IOMode != nfs4.IOModeRead}
 	if r.All {
 		return Verdict{Change: Change{act}}
 	}
 	g, s := c.findGrant(r.Client, r.File, r.Stateid)
-	switch {
-	case s != nfs4.OK:
+	if s != nfs4.OK {
 		return refuse(s)
-	case !r.Range.Valid():
-		return refuse(nfs4.ErrInval)
 	}
-	act.num, act.sid = g.num, bump(g.sid)
-	if !r.Range.Contains(layout.WholeFile()) {
-		act.read, act.rw = false, false
-	}
+	act.num, act.sid, act.span = g.num, bump(g.sid), r.Range
 	v := Verdict{Change: Change{act}}
-	if left, _ := g.without(act); left {
+	if reads, writes := g.without(act); g.stays(act, reads, writes) {
 		v.Present, v.Stateid = true, act.sid
 	}
 	return v
@@ -200,13 +214,30 @@ type layoutReturnAct struct {
 	client   nfs4.ClientID
 	num      uint64
 	sid      nfs4.Stateid
+	span     layout.Range
 	read, rw bool
 }
 
-// without says what is left of g after a: anything at all, and for writing.
-func (g *grant) without(a layoutReturnAct) (left, rw bool) {
-	rw = g.rw && !a.rw
-	return rw || g.read && !a.read, rw
+// all says whether nothing can be left after a.
+func (a layoutReturnAct) all() bool { return a.read && a.rw && a.span.Contains(layout.WholeFile()) }
+
+// without returns what is left of g after a.
+func (g *grant) without(a layoutReturnAct) (reads, writes spans) {
+	reads, writes = g.reads, g.writes
+	if a.read {
+		reads = reads.without(a.span)
+	}
+	if a.rw {
+		writes = writes.without(a.span)
+	}
+	return reads, writes
+}
+
+// stays says whether g's stateid is still good after a, which leaves reads and
+// writes: also if nothing is left, as long as the client has to end a recall of
+// this layout by returning all that was recalled.
+func (g *grant) stays(a layoutReturnAct, reads, writes spans) bool {
+	return len(reads)+len(writes) > 0 || g.recall != nil && !g.recall.bulk && !a.all()
 }
 
 func (a layoutReturnAct) apply(c *Core, _ *Effects) bool {
@@ -226,33 +257,41 @@ func (a layoutReturnAct) apply(c *Core, _ *Effects) bool {
 			c.giveBack(st.grant, a)
 		}
 	}
+	if a.all() {
+		c.dropBulk(cl)
+	}
 	return true
 }
 
 func (c *Core) giveBack(g *grant, a layoutReturnAct) {
-	left, rw := g.without(a)
-	if !left {
+	reads, writes := g.without(a)
+	if !g.stays(a, reads, writes) {
 		c.dropGrant(g)
 		c.leave(g.stake)
 		return
 	}
-	g.become(g.read && !a.read, rw)
+	g.become(reads, writes)
+	if !g.holds() {
+		over := *g.recall
+		over.blocking = false
+		c.setRecall(g, &over)
+	}
 }
 
-// become changes the iomodes of a layout.
-func (g *grant) become(read, rw bool) {
-	if g.rw {
+// become changes what is held.
+func (g *grant) become(reads, writes spans) {
+	if g.rw() {
 		g.stake.file.writable--
 	}
-	if rw {
+	g.reads, g.writes = reads, writes
+	if g.rw() {
 		g.stake.file.writable++
 	}
-	g.read, g.rw = read, rw
 }
 
 // dropGrant ends a layout, and its recall. The stake stays.
 func (c *Core) dropGrant(g *grant) {
-	g.become(false, false)
+	g.become(nil, nil)
 	c.setRecall(g, nil)
 	for _, ds := range g.ds {
 		delete(c.onDS[ds], g)
@@ -263,6 +302,7 @@ func (c *Core) dropGrant(g *grant) {
 	delete(c.layouts, g.num)
 	g.stake.grant = nil
 	c.count(g.stake.client, layouts, -1)
+	c.endBulk(g.stake.client)
 }
 
 func (r LayoutCommitReq) decide(c *Core, e env) Verdict {
@@ -274,10 +314,12 @@ func (r LayoutCommitReq) decide(c *Core, e env) Verdict {
 		return refuse(c.mayReturn(e.now, cl))
 	}
 	k, num, s := c.parse(r.Stateid)
+	st := cl.stakes[r.File]
+	v := Verdict{Writer: st != nil && (st.mayWrite() || st.grant != nil && st.grant.rw())}
 	switch {
 	case s == nfs4.ErrStaleStateID:
-		if st := cl.stakes[r.File]; st != nil && st.mayWrite() {
-			return Verdict{}
+		if st != nil && st.mayWrite() {
+			return v
 		}
 		// Linux lets this one pass. The size is learned from the data servers.
 		return refuse(nfs4.ErrBadLayout)
@@ -285,11 +327,13 @@ func (r LayoutCommitReq) decide(c *Core, e env) Verdict {
 		return refuse(nfs4.ErrBadStateID)
 	}
 	if g := c.layouts[num]; g != nil && g.sid.Other == r.Stateid.Other {
-		_, s = c.findGrant(r.Client, r.File, r.Stateid)
-		return refuse(s)
+		if _, s = c.findGrant(r.Client, r.File, r.Stateid); s != nfs4.OK {
+			return refuse(s)
+		}
+		return v
 	}
 	if cl.wasRevoked(num, r.File, r.Stateid) {
 		return refuse(nfs4.ErrAdminRevoked)
 	}
-	return Verdict{}
+	return v
 }

@@ -55,7 +55,7 @@ func layoutStep(c *Core, w *seqWatch, rng *rand.Rand, open nfs4.Stateid, now tim
 	if sid.Seqid > 1 && rng.IntN(3) == 0 {
 		sid.Seqid-- // an earlier one is as good
 	}
-	had := len(c.Layouts(1, 0)) > 0
+	had := known(c)
 	mode := nfs4.IOMode(rng.IntN(3) + 1)
 	switch rng.IntN(5) {
 	case 0, 1:
@@ -70,12 +70,16 @@ func layoutStep(c *Core, w *seqWatch, rng *rand.Rand, open nfs4.Stateid, now tim
 		}
 		c.Apply(v.Change)
 	case 2:
-		v := c.Decide(now, LayoutReturnReq{Client: 1, File: 1, Stateid: sid, IOMode: mode, Range: layout.WholeFile()})
+		span := layout.WholeFile()
+		if rng.IntN(3) == 0 {
+			span = layout.Range{Offset: rng.Uint64N(3), Length: 1 + rng.Uint64N(3)}
+		}
+		v := c.Decide(now, LayoutReturnReq{Client: 1, File: 1, Stateid: sid, IOMode: mode, Range: span})
 		c.Apply(v.Change)
 		switch {
 		case (v.Status == nfs4.OK) != had:
 			w.t.Fatalf("LAYOUTRETURN: %v, layout there: %v", v.Status, had)
-		case v.Present != (len(c.Layouts(1, 0)) > 0):
+		case v.Present != known(c):
 			w.t.Fatalf("lrs_present %v", v.Present)
 		case v.Present:
 			w.told(v.Stateid)
@@ -93,9 +97,15 @@ func layoutStep(c *Core, w *seqWatch, rng *rand.Rand, open nfs4.Stateid, now tim
 	}
 }
 
+// known says whether the layout stateid of client 1 and file 1 is good.
+func known(c *Core) bool {
+	st := c.stake(1, 1)
+	return st != nil && st.grant != nil
+}
+
 func recallAnswer(c *Core, w *seqWatch, rng *rand.Rand, now time.Time) {
 	answers := []nfs4.Status{nfs4.OK, nfs4.ErrNoMatchingLayout, nfs4.ErrDelay, nfs4.ErrOldStateID, nfs4.ErrBadStateID}
-	before := c.Layouts(1, 0)
+	before := known(c)
 	v := c.Decide(now, RecallDoneReq{File: 1, Client: 1, Stateid: w.last, Answer: answers[rng.IntN(len(answers))]})
 	for _, g := range v.Effects.Recall {
 		if g.Stateid != w.last {
@@ -104,7 +114,7 @@ func recallAnswer(c *Core, w *seqWatch, rng *rand.Rand, now time.Time) {
 	}
 	c.Apply(v.Change)
 	after := c.Layouts(1, 0)
-	if len(before) > 0 && len(after) == 0 {
+	if before && !known(c) {
 		w.gone()
 	}
 	if len(after) > 0 && !after[0].Deadline.IsZero() && !now.Before(after[0].Deadline) {
@@ -180,5 +190,89 @@ func TestGrantsStayAsShown(t *testing.T) {
 	}
 	if got := c.LayoutsOf(1)[0].DS; len(got) != 3 {
 		t.Errorf("DS %v, should be the union", got)
+	}
+}
+
+// TestPartsOfLayouts returns random parts and compares what is held, byte by
+// byte, with what should be. Byte 19 stands for it and all after it.
+func TestPartsOfLayouts(t *testing.T) {
+	const bytes = 20
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 9))
+		c := newCore(t, 1)
+		open := must(t, c, OpenReq{Client: 1, File: 1, Access: 3}).Stateid
+		var held [2][bytes]bool
+		var sid nfs4.Stateid
+		for range 60 {
+			mode := nfs4.IOMode(rng.IntN(3) + 1)
+			if sid == (nfs4.Stateid{}) || rng.IntN(4) == 0 {
+				mode = nfs4.IOMode(rng.IntN(2) + 1)
+				sid = must(t, c, LayoutGetReq{Client: 1, File: 1, Stateid: open, IOMode: mode}).Stateid
+				for i := range bytes {
+					held[mode-1][i] = true
+				}
+			} else {
+				r := layout.Range{Offset: rng.Uint64N(bytes), Length: layout.ToEnd}
+				if rng.IntN(3) > 0 {
+					r.Length = 1 + rng.Uint64N(bytes-r.Offset)
+				}
+				if r.End() == bytes {
+					r.Length = layout.ToEnd
+				}
+				v := must(t, c, LayoutReturnReq{Client: 1, File: 1, Stateid: sid, IOMode: mode, Range: r})
+				left := false
+				for m := range held {
+					for i := range uint64(bytes) {
+						held[m][i] = held[m][i] && (mode&nfs4.IOMode(m+1) == 0 || i < r.Offset || i >= r.End())
+						left = left || held[m][i]
+					}
+				}
+				if v.Present != left {
+					t.Fatalf("seed %d: lrs_present %v, held %v", seed, v.Present, held)
+				}
+				sid = v.Stateid
+			}
+			checkInvariants(t, c)
+			checkHeld(t, c, seed, held[:])
+		}
+	}
+}
+
+// checkHeld compares what client 1 holds of file 1.
+func checkHeld(t *testing.T, c *Core, seed uint64, held [][20]bool) {
+	t.Helper()
+	var g Grant
+	if all := c.Layouts(1, 0); len(all) > 0 {
+		g = all[0]
+	}
+	for m, have := range [][]layout.Range{g.Reads, g.Writes} {
+		for i, want := range held[m] {
+			in := false
+			for _, r := range have {
+				in = in || r.Contains(layout.Range{Offset: uint64(i), Length: 1})
+			}
+			if in != want {
+				t.Fatalf("seed %d: iomode %d, byte %d: held %v, should be %v (%v)", seed, m+1, i, in, want, have)
+			}
+		}
+	}
+}
+
+// TestPiecesAreBounded returns every other byte of a layout.
+func TestPiecesAreBounded(t *testing.T) {
+	c := newCore(t, 1)
+	open := must(t, c, OpenReq{Client: 1, File: 1, Access: 3}).Stateid
+	sid := must(t, c, LayoutGetReq{Client: 1, File: 1, Stateid: open, IOMode: nfs4.IOModeRW}).Stateid
+	for i := range uint64(100) {
+		sid = must(t, c, LayoutReturnReq{Client: 1, File: 1, Stateid: sid, IOMode: nfs4.IOModeRW, Range: layout.Range{Offset: 2 * i, Length: 1}}).Stateid
+	}
+	got := c.Layouts(1, 0)[0].Writes
+	if len(got) != maxSpans || got[maxSpans-1] != (layout.Range{Offset: 2*maxSpans - 1, Length: layout.ToEnd}) {
+		t.Errorf("%d pieces: %v", len(got), got)
+	}
+	// What needs no further piece is noted still.
+	must(t, c, LayoutReturnReq{Client: 1, File: 1, Stateid: sid, IOMode: nfs4.IOModeRW, Range: layout.Range{Offset: 50, Length: layout.ToEnd}})
+	if got := c.Layouts(1, 0)[0].Writes; got[maxSpans-1] != (layout.Range{Offset: 2*maxSpans - 1, Length: 50 - (2*maxSpans - 1)}) {
+		t.Errorf("%v", got)
 	}
 }

@@ -30,6 +30,9 @@ func (c *Core) setRecall(g *grant, r *recall) {
 func (c *Core) deadline(now time.Time) time.Time { return now.Add(c.cfg.Recall) }
 
 func (r RecallReq) decide(c *Core, e env) Verdict {
+	if r.File == 0 {
+		return r.all(c, e)
+	}
 	f := c.files[r.File]
 	if f == nil {
 		return Verdict{}
@@ -39,14 +42,14 @@ func (r RecallReq) decide(c *Core, e env) Verdict {
 	var gone fading
 	for id, st := range f.stakes {
 		g := st.grant
-		if g == nil || r.Client != 0 && id != r.Client || r.Client == 0 && id == r.Except {
+		if g == nil || !g.holds() || r.Client != 0 && id != r.Client || r.Client == 0 && id == r.Except {
 			continue
 		}
 		act := recallAct{client: id, file: r.File, num: g.num}
 		if g.recall != nil {
 			act.recall = *g.recall
 		} else {
-			act.recall = recall{seqid: bump(g.sid).Seqid, deadline: c.deadline(e.now)}
+			act.recall = recall{seqid: bump(g.sid).Seqid, deadline: c.deadline(e.now), changed: r.Changed}
 			if !st.client.fading() {
 				v.Effects.Recall = append(v.Effects.Recall, g.recalled(act.recall))
 			}
@@ -78,6 +81,9 @@ func (a recallAct) apply(c *Core, _ *Effects) bool {
 	if g == nil {
 		return false
 	}
+	if !g.holds() {
+		a.recall.blocking = false
+	}
 	if g.recall == nil || g.recall.seqid != a.recall.seqid {
 		g.sid.Seqid = a.recall.seqid
 	}
@@ -97,6 +103,9 @@ func (as recallActs) apply(c *Core, e *Effects) bool {
 }
 
 func (r RecallDoneReq) decide(c *Core, e env) Verdict {
+	if r.File == 0 {
+		return r.allDone(c, e)
+	}
 	if k, _, s := c.parse(r.Stateid); s == nfs4.OK && k == kindDeleg {
 		return r.delegDone(c, e)
 	}
@@ -106,13 +115,14 @@ func (r RecallDoneReq) decide(c *Core, e env) Verdict {
 	}
 	g := st.grant
 	act := recallAct{client: r.Client, file: r.File, num: g.num, recall: *g.recall}
+	late := r.Revoke || !e.now.Before(g.recall.deadline)
 	switch {
-	case r.Answer == nfs4.ErrNoMatchingLayout && !r.Revoke:
+	case r.Answer == nfs4.ErrNoMatchingLayout && !r.Revoke, !g.holds() && (late || r.Answer != nfs4.OK):
 		return Verdict{Change: Change{endAct{num: g.num}}}
-	case r.Revoke || !e.now.Before(g.recall.deadline):
+	case late:
 		v := Verdict{Change: Change{endAct{num: g.num, revoke: true}}}
 		v.Effects.Fence = []Grant{g.show()}
-		if g.rw {
+		if g.rw() {
 			v.Effects.Grown = []uint64{r.File}
 		}
 		return v
@@ -148,12 +158,19 @@ func (a endAct) apply(c *Core, _ *Effects) bool {
 }
 
 // Overdue returns the layouts whose recall is past its deadline, by file and
-// client: to each belongs a RecallDoneReq with Revoke.
+// client: to each belongs a RecallDoneReq with Revoke. Some may not be held any
+// more, and just end then. Of what was recalled as everything of a client it has
+// one Grant with File 0.
 func (c *Core) Overdue(now time.Time) []Grant {
 	var out []Grant
 	for g := range c.recalls {
-		if !now.Before(g.recall.deadline) {
+		if !g.recall.bulk && !now.Before(g.recall.deadline) {
 			out = append(out, g.show())
+		}
+	}
+	for cl := range c.bulks {
+		if !now.Before(cl.bulk.deadline) {
+			out = append(out, cl.everything())
 		}
 	}
 	slices.SortFunc(out, byFile)
@@ -175,7 +192,7 @@ func (c *Core) Layouts(file uint64, except nfs4.ClientID) []Grant {
 	var out []Grant
 	if f := c.files[file]; f != nil {
 		for id, st := range f.stakes {
-			if st.grant != nil && id != except {
+			if st.grant != nil && st.grant.holds() && id != except {
 				out = append(out, st.grant.show())
 			}
 		}
@@ -189,7 +206,7 @@ func (c *Core) LayoutsOf(id nfs4.ClientID) []Grant {
 	var out []Grant
 	if cl := c.clients[id]; cl != nil {
 		for _, st := range cl.stakes {
-			if st.grant != nil {
+			if st.grant != nil && st.grant.holds() {
 				out = append(out, st.grant.show())
 			}
 		}
@@ -202,7 +219,9 @@ func (c *Core) LayoutsOf(id nfs4.ClientID) []Grant {
 func (c *Core) LayoutsOn(ds layout.DSID) []Grant {
 	var out []Grant
 	for g := range c.onDS[ds] {
-		out = append(out, g.show())
+		if g.holds() {
+			out = append(out, g.show())
+		}
 	}
 	slices.SortFunc(out, byFile)
 	return out

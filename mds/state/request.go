@@ -133,11 +133,14 @@ type IOReq struct {
 // section 18.43). Stateid is an open's, a lock-owner's, a delegation's, or the
 // layout's, whose seqid may be old but not 0. DS is where the file's bytes are.
 // ReturnOnClose is what the reply is going to say. Verdict.Stateid is the layout
-// stateid. LAYOUTGET is granted during grace, because no layout can be reclaimed
+// stateid. That a client asks with an open's stateid though it has a layout does
+// not say that it forgot that: it may not know yet which file its OPEN of the
+// same compound is about to open. LAYOUTGET is granted during grace, because no layout can be reclaimed
 // and its stateid can only be one that has been.
 //
 // Errors: ErrRecallConflict, ErrReturnConflict (a recall to this client is
-// under way, not answered yet or answered), ErrLayoutTryLater (a recall from
+// under way, not answered yet or answered; of everything, always the former; if
+// that began since Decide, Apply returns false), ErrLayoutTryLater (a recall from
 // all), ErrLayoutUnavailable (a bound), ErrOpenMode (RW without an open or a
 // delegation for writing), ErrBadIOMode and those of the stateid.
 type LayoutGetReq struct {
@@ -151,9 +154,14 @@ type LayoutGetReq struct {
 
 // LayoutReturnReq is LAYOUTRETURN (RFC 8881 section 18.44): of one File, or with
 // All (LAYOUTRETURN4_FSID, LAYOUTRETURN4_ALL) of every file of the client, and
-// then File, Stateid and Range are not looked at. Verdict.Present is
-// lrs_present; if set, Verdict.Stateid goes into the reply. A Range that is not
-// the whole file returns nothing yet. Reclaim is lora_reclaim.
+// then File, Stateid and Range are not looked at. What is returned need not be
+// held. Verdict.Present is lrs_present; if set, Verdict.Stateid goes into the
+// reply: something is still held, or a recall of this layout waits for the
+// LAYOUTRETURN of all of it, though nothing is held any more. Reclaim is
+// lora_reclaim.
+//
+// Errors: ErrBadIOMode, ErrInval (the range; Reclaim with All), ErrNoGrace,
+// ErrReclaimBad and those of the stateid.
 type LayoutReturnReq struct {
 	Client  nfs4.ClientID
 	All     bool
@@ -168,7 +176,9 @@ type LayoutReturnReq struct {
 // Any seqid of any layout stateid that this client ever got for this file will
 // do, unless the layout was revoked, also during grace: clients lose fsync or
 // the new size over an error. One of an earlier boot will do if the client has
-// the file open, or delegated, for writing. Reclaim is loca_reclaim.
+// the file open, or delegated, for writing. Verdict.Writer says if the client is
+// known to write the file now: if not, it may have had no more than a layout to
+// read it. Reclaim is loca_reclaim.
 //
 // Errors: ErrBadLayout (an earlier boot's), ErrAdminRevoked, ErrBadStateID,
 // ErrNoGrace, ErrReclaimBad.
@@ -185,11 +195,18 @@ type LayoutCommitReq struct {
 // recall already (Core.Layouts tells). Courtesy clients are not asked:
 // Effects.Expire has them. A client that is recalled from
 // gets no layout of the file until that is done; if all were asked for, nobody
-// does.
+// does. Changed is clora_changed: the client should not write by the layout any
+// more.
+//
+// With File 0 it is the recall of everything of Client. Without Effects.Recall
+// (nor Effects.Expire) it waits for recalls of single layouts of the client,
+// which are to be over first: ask again then. Until it is over
+// (Core.RecallingAll) the client gets no layout.
 type RecallReq struct {
-	File   uint64
-	Client nfs4.ClientID
-	Except nfs4.ClientID
+	File    uint64
+	Client  nfs4.ClientID
+	Except  nfs4.ClientID
+	Changed bool
 }
 
 // RecallDoneReq reports how a recall went: the CB_LAYOUTRECALL or CB_RECALL of
@@ -206,6 +223,10 @@ type RecallReq struct {
 //     higher.
 //   - everything else: Effects.Recall or Effects.RecallDeleg holds it, to be sent
 //     again after a pause.
+//
+// With File 0 it is about the recall of everything of Client. Past the deadline,
+// or with Revoke, Effects.Fence then holds what is left, each to be revoked by a
+// RecallDoneReq of its own before the next of this.
 //
 // With Revoke, or with any answer that does not end it past the deadline, it is
 // revoked: Effects.Fence holds the Grant, or for a delegation to write the

@@ -216,6 +216,11 @@ func (s *story) show(cmd string) string {
 			return s.grants("of", c.LayoutsOf(a.client()))
 		}
 		return s.grants("", c.Layouts(a.file(), nfs4.ClientID(a.num("except", 0))))
+	case "recallingall":
+		if by, ok := c.RecallingAll(a.client()); ok {
+			return fmt.Sprintf("by %d", by.Unix())
+		}
+		return "no"
 	case "overdue":
 		if a.has("delegs") {
 			return s.delegs("overdue", c.OverdueDelegs(s.now))
@@ -275,16 +280,22 @@ func (s *story) request(cmd string) Request {
 		return LayoutGetReq{id, file, s.sid(), a.iomode(), ds, !a.has("keep")}
 	case "layoutreturn":
 		if a.has("all") {
-			return LayoutReturnReq{Client: id, All: true, IOMode: a.iomode()}
+			return LayoutReturnReq{Client: id, All: true, IOMode: a.iomode(), Reclaim: a.has("reclaim")}
 		}
 		return LayoutReturnReq{id, false, file, s.sid(), a.iomode(), a.span(), a.has("reclaim")}
 	case "layoutcommit":
 		return LayoutCommitReq{id, file, s.sid(), a.has("reclaim")}
 	case "recall":
-		return RecallReq{file, nfs4.ClientID(a.num("c", 0)), nfs4.ClientID(a.num("except", 0))}
+		if a.has("all") {
+			return RecallReq{Client: id, Changed: a.has("changed")}
+		}
+		return RecallReq{file, nfs4.ClientID(a.num("c", 0)), nfs4.ClientID(a.num("except", 0)), a.has("changed")}
 	case "answer":
 		answers := map[string]nfs4.Status{"ok": nfs4.OK, "nomatching": nfs4.ErrNoMatchingLayout,
 			"delay": nfs4.ErrDelay, "old": nfs4.ErrOldStateID, "bad": nfs4.ErrBadStateID, "badhandle": nfs4.ErrBadHandle}
+		if a.has("all") {
+			return RecallDoneReq{Client: id, Answer: answers[a["says"]], Revoke: a.has("revoke")}
+		}
 		return RecallDoneReq{file, id, s.sid(), answers[a["says"]], a.has("revoke")}
 	case "delegreturn":
 		return DelegReturnReq{id, file, s.sid()}
@@ -325,8 +336,14 @@ func (s *story) decide(r Request) string {
 		}
 		out += " " + s.delegs("deleg", []Delegation{v.Delegation})
 	}
+	if _, commit := r.(LayoutCommitReq); commit && !v.Writer {
+		out += " reader"
+	}
 	out += s.effects(v.Effects)
 	for _, g := range v.Effects.Recall {
+		if g.File == 0 {
+			continue
+		}
 		name, _, _ := strings.Cut(s.name(g.Stateid), "/")
 		s.sids[name] = g.Stateid
 	}
@@ -410,8 +427,20 @@ func (s *story) grants(what string, gs []Grant) string {
 			mode = "rw"
 		}
 		line := fmt.Sprintf("c=%d f=%d %s %s ds%v", g.Client, g.File, s.name(g.Stateid), mode, g.DS)
+		if g.File == 0 && what != "fence" {
+			line = fmt.Sprintf("c=%d all %s ds%v", g.Client, mode, g.DS)
+		}
+		if len(g.Reads) > 0 && !spans(g.Reads).whole() {
+			line += fmt.Sprintf(" reads%v", g.Reads)
+		}
+		if len(g.Writes) > 0 && !spans(g.Writes).whole() {
+			line += fmt.Sprintf(" writes%v", g.Writes)
+		}
 		if !g.Deadline.IsZero() {
 			line += fmt.Sprintf(" by %d", g.Deadline.Unix())
+		}
+		if g.Changed {
+			line += " changed"
 		}
 		out = append(out, line)
 	}

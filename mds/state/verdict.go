@@ -31,6 +31,9 @@ type Verdict struct {
 	Denied nfs4.LockDenied
 	// Present is lrs_present of LAYOUTRETURN.
 	Present bool
+	// Writer says of LAYOUTCOMMIT that the client may write the file, by a layout
+	// or by an open.
+	Writer bool
 }
 
 // Change is what Apply does. It is opaque, good once, and only for the Core
@@ -51,7 +54,9 @@ type action interface {
 
 // Effects are what others must be told. The slices are the caller's.
 type Effects struct {
-	// Recall is the layouts to send CB_LAYOUTRECALL for, with Grant.Stateid.
+	// Recall is the layouts to send CB_LAYOUTRECALL for, with Grant.Stateid. A
+	// Grant with File 0 stands for everything of its client: LAYOUTRECALL4_FSID or
+	// LAYOUTRECALL4_ALL.
 	Recall []Grant
 	// RecallDeleg is the delegations to send CB_RECALL for.
 	RecallDeleg []Delegation
@@ -72,7 +77,7 @@ type Effects struct {
 	Idle []uint64
 }
 
-// Grant is a layout that a client holds of a file: always the whole file.
+// Grant is a layout that a client holds of a file.
 type Grant struct {
 	Client nfs4.ClientID
 	File   uint64
@@ -80,11 +85,15 @@ type Grant struct {
 	Stateid nfs4.Stateid
 	// IOMode is RW if the client may write, else READ.
 	IOMode nfs4.IOMode
+	// Reads and Writes are the bytes that are held with each iomode: the whole
+	// file, unless parts came back. In order; not to be written to.
+	Reads, Writes []layout.Range
 	// DS is the data servers that hold the file. Not to be written to.
 	DS []layout.DSID
 	// Deadline is when the recall that is under way ends in revocation; zero
-	// if none is.
+	// if none is. Changed is its clora_changed.
 	Deadline time.Time
+	Changed  bool
 }
 
 // Delegation is a delegation that a client holds of a file, or is given.
