@@ -63,7 +63,7 @@ func TestLayoutGetRefused(t *testing.T) {
 		{"flexfiles", change(func(a *nfs4.LayoutGetArgs) { a.LayoutType = nfs4.LayoutFlexFiles }), nfs4.ErrUnknownLayoutType},
 		{"iomode any", change(func(a *nfs4.LayoutGetArgs) { a.IOMode = nfs4.IOModeAny }), nfs4.ErrBadIOMode},
 		{"iomode 0", change(func(a *nfs4.LayoutGetArgs) { a.IOMode = 0 }), nfs4.ErrBadIOMode},
-		{"length 0", change(func(a *nfs4.LayoutGetArgs) { a.Length, a.MinLength = 0, 0 }), nfs4.ErrInval},
+		{"length 0, minlength over it", change(func(a *nfs4.LayoutGetArgs) { a.Length, a.MinLength = 0, 1 }), nfs4.ErrInval},
 		{"range past 2^64", change(func(a *nfs4.LayoutGetArgs) { a.Offset, a.Length = 1<<63, 1<<63+1 }), nfs4.ErrInval},
 		{"minlength over length", change(func(a *nfs4.LayoutGetArgs) { a.Length, a.MinLength = 1, 2 }), nfs4.ErrInval},
 		{"maxcount 100", change(func(a *nfs4.LayoutGetArgs) { a.MaxCount = 100 }), nfs4.ErrTooSmall},

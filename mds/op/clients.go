@@ -154,6 +154,7 @@ func (o *Ops) drop(_ context.Context, id nfs4.ClientID) {
 	e := o.State.Expire(id)
 	delete(o.courtesy, id)
 	delete(o.barred, id)
+	o.unwatch(id)
 	o.mu.Unlock()
 	o.background(func(ctx context.Context) {
 		var on []layout.DSID

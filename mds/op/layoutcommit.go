@@ -13,7 +13,9 @@ import (
 
 // layoutcommit: RFC 8881 section 18.42. Whatever went wrong before, a client
 // that says how far it wrote is believed: an error here would make its fsync
-// fail for data that is safe.
+// fail for data that is safe. But it must be one that may write: if it has the
+// file neither open nor a layout of it for writing any more, the caller's rights
+// decide, and without them it is NFS4ERR_BADLAYOUT, as for a layout to read.
 func (o *Ops) layoutcommit(ctx context.Context, c *compound.Call, a *nfs4.LayoutCommitArgs, r *nfs4.LayoutCommitRes) nfs4.Status {
 	if s := c.Resolve(&a.Stateid); s != nfs4.OK {
 		return s
@@ -48,6 +50,9 @@ func (o *Ops) layoutcommit(ctx context.Context, c *compound.Call, a *nfs4.Layout
 	s := o.update(ctx, func(tx store.Tx) (err error) {
 		if before, err = o.Volume.Get(tx, here(c)); err != nil {
 			return err
+		}
+		if !v.Writer && before.Check(cred(c), ns.Perm{Write: true, OwnerOverride: true}) != nil {
+			return nfs4.ErrBadLayout
 		}
 		after, err = o.Volume.Wrote(tx, c.Now, cred(c), here(c), end, mtime)
 		return err
@@ -107,9 +112,14 @@ func (o *Ops) layoutreturn(ctx context.Context, c *compound.Call, a *nfs4.Layout
 	req.File, req.Stateid = here(c).Inode, f.Stateid
 	req.Range = layout.Range{Offset: f.Offset, Length: f.Length}
 	v, s := o.onFile(ctx, req.File, req)
-	if s == nfs4.OK && v.Present {
-		r.Present, r.Stateid = true, v.Stateid
-		c.SetStateid(v.Stateid)
+	if s != nfs4.OK {
+		return s
 	}
-	return s
+	// Without a layout stateid, nothing may use the current stateid any more.
+	r.Present, r.Stateid = v.Present, v.Stateid
+	if !v.Present {
+		v.Stateid = nfs4.StateidInvalid()
+	}
+	c.SetStateid(v.Stateid)
+	return nfs4.OK
 }

@@ -1,6 +1,7 @@
 package op
 
 import (
+	"cmp"
 	"context"
 
 	"go.uber.org/zap"
@@ -55,23 +56,25 @@ func (o *Ops) layoutget(ctx context.Context, c *compound.Call, a *nfs4.LayoutGet
 	if s != nfs4.OK {
 		return s
 	}
-	if s := o.apply(v.Change); s != nfs4.OK {
-		return s
+	if o.apply(v.Change) != nfs4.OK {
+		// The client went, or everything is being recalled from it since.
+		return cmp.Or(o.decide(req).Status, nfs4.ErrDelay)
 	}
 	r.ReturnOnClose, r.Stateid, r.Layouts = true, v.Stateid, []nfs4.Layout{l}
 	c.SetStateid(v.Stateid)
 	return nfs4.OK
 }
 
-// layoutArgs checks what does not need the file.
+// layoutArgs checks what does not need the file. Lengths may be 0: what is given
+// is the whole file, and more than is asked for at least.
 func (o *Ops) layoutArgs(c *compound.Call, a *nfs4.LayoutGetArgs) nfs4.Status {
-	asked := layout.Range{Offset: a.Offset, Length: a.Length}
+	fits := func(n uint64) bool { return n == 0 || layout.Range{Offset: a.Offset, Length: n}.Valid() }
 	switch {
 	case a.LayoutType != o.Driver.Type():
 		return nfs4.ErrUnknownLayoutType
 	case a.IOMode != nfs4.IOModeRead && a.IOMode != nfs4.IOModeRW:
 		return nfs4.ErrBadIOMode
-	case !asked.Valid() || a.MinLength > a.Length:
+	case a.MinLength > a.Length || !fits(a.Length) || !fits(a.MinLength):
 		return nfs4.ErrInval
 	case a.IOMode == nfs4.IOModeRW && readOnly(c):
 		return nfs4.ErrLayoutUnavailable // the client comes by WRITE, and is told why there

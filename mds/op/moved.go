@@ -26,21 +26,22 @@ func (o *Ops) Moved(ds layout.DSID) {
 	})
 }
 
-// ForgetDevices tells every client that the devices which a data server was
-// part of are gone. A client that cannot be told asks when it finds out.
+// ForgetDevices tells the clients that asked for it that the devices which a
+// data server was part of are gone. A client that cannot be told asks when it
+// finds out.
 func (o *Ops) ForgetDevices(ctx context.Context, ds layout.DSID) {
-	stale := o.Fleet.Forget(ds)
-	if len(stale) == 0 {
-		return
-	}
-	for _, c := range o.caller.Clients() {
-		for _, id := range stale {
+	deaf := map[nfs4.ClientID]bool{}
+	for _, dev := range o.Fleet.Forget(ds) {
+		for _, id := range o.watching(dev) {
+			if deaf[id] {
+				continue
+			}
 			ctx, cancel := context.WithTimeout(ctx, o.cfg.Patience)
-			_, err := o.caller.Callback(ctx, c.ID, nfs4.CBNotifyDeviceID, deviceGone(o.Driver.Type(), id), nil)
+			_, err := o.caller.Callback(ctx, id, nfs4.CBNotifyDeviceID, deviceGone(o.Driver.Type(), dev), nil)
 			cancel()
 			if err != nil {
-				o.Log.Debug("client not told of a device that is gone", clientID(c.ID), zap.Error(err))
-				break
+				deaf[id] = true
+				o.Log.Debug("client not told of a device that is gone", clientID(id), zap.Error(err))
 			}
 		}
 	}

@@ -105,17 +105,18 @@ type Ops struct {
 	mu       sync.Mutex // guards State and:
 	changed  chan struct{}
 	recalls  map[recallKey]bool
-	courtesy map[nfs4.ClientID]bool            // clients whose lease ran out, and that stay
-	barred   map[nfs4.ClientID]bool            // clients that may not reclaim: see bar
-	given    map[uint64]given                  // delegations to write, by file
-	old      map[string][]nfs4.ClientID        // client ids from before the start, by owner
-	heirs    map[nfs4.ClientID][]nfs4.ClientID // those of who came back and reclaims
-	retired  []nfs4.ClientID                   // those that are fenced, until grace is over
-	settled  chan struct{}                     // closed when no client may reclaim and all retired ones are being fenced
-	fenced   chan struct{}                     // closed when they are
-	marked   []layout.Handle                   // the files that were marked at the start
-	work     sync.WaitGroup                    // recalls and clean-ups in the background
-	starting sync.Mutex                        // between Stop and background
+	courtesy map[nfs4.ClientID]bool                   // clients whose lease ran out, and that stay
+	barred   map[nfs4.ClientID]bool                   // clients that may not reclaim: see bar
+	given    map[uint64]given                         // delegations to write, by file
+	watchers map[nfs4.DeviceID]map[nfs4.ClientID]bool // who is told that a device is gone
+	old      map[string][]nfs4.ClientID               // client ids from before the start, by owner
+	heirs    map[nfs4.ClientID][]nfs4.ClientID        // those of who came back and reclaims
+	retired  []nfs4.ClientID                          // those that are fenced, until grace is over
+	settled  chan struct{}                            // closed when no client may reclaim and all retired ones are being fenced
+	fenced   chan struct{}                            // closed when they are
+	marked   []layout.Handle                          // the files that were marked at the start
+	work     sync.WaitGroup                           // recalls and clean-ups in the background
+	starting sync.Mutex                               // between Stop and background
 	stop     context.CancelFunc
 	ctx      context.Context // ends when the server stops
 }
@@ -126,7 +127,7 @@ func New(cfg Config, p Parts, boot nfs4.Verifier, old map[string][]nfs4.ClientID
 	if len(cfg.Exports) == 0 {
 		cfg.Exports = []ExportRule{{}}
 	}
-	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, courtesy: map[nfs4.ClientID]bool{}, barred: map[nfs4.ClientID]bool{}, given: map[uint64]given{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{}), settled: make(chan struct{}), fenced: make(chan struct{})}
+	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, courtesy: map[nfs4.ClientID]bool{}, barred: map[nfs4.ClientID]bool{}, given: map[uint64]given{}, watchers: map[nfs4.DeviceID]map[nfs4.ClientID]bool{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{}), settled: make(chan struct{}), fenced: make(chan struct{})}
 	o.ctx, o.stop = context.WithCancel(context.Background())
 	return o
 }

@@ -2,7 +2,6 @@ package op
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"manifold/layout"
@@ -74,32 +73,6 @@ func (o *Ops) alone(ctx context.Context, file uint64, client nfs4.ClientID) (unl
 			return unlock, nfs4.OK
 		}
 		unlock()
-	}
-}
-
-// RecallDS takes back every layout that uses a data server, and waits until
-// they are back or ctx ends.
-func (o *Ops) RecallDS(ctx context.Context, ds layout.DSID) error {
-	for {
-		o.mu.Lock()
-		grants, changed := o.State.LayoutsOn(ds), o.changed
-		o.mu.Unlock()
-		if len(grants) == 0 {
-			return nil
-		}
-		for _, g := range grants {
-			if !g.Deadline.IsZero() {
-				continue // under recall already
-			}
-			if _, s := o.onFile(ctx, g.File, state.RecallReq{File: g.File, Client: g.Client}); s != nfs4.OK {
-				return s
-			}
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("%d layouts still use the data server: %w", len(grants), ctx.Err())
-		}
 	}
 }
 

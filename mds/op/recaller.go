@@ -21,7 +21,7 @@ import (
 const recallPause = 200 * time.Millisecond
 
 // recallKey names what is recalled: a client has one layout and one delegation
-// of a file at most.
+// of a file at most. File 0 is all its layouts.
 type recallKey struct {
 	client nfs4.ClientID
 	file   uint64
@@ -35,10 +35,12 @@ type recalled struct {
 	deadline time.Time
 	fenced   nfs4.Stateid // the layout that is fenced along with a delegation
 	logged   bool         // that it was not delivered
+	changed  bool         // clora_changed
+	kind     uint32       // of all layouts: by fsid if zero, or all there are
 }
 
 func ofLayout(g state.Grant) recalled {
-	return recalled{recallKey: recallKey{g.Client, g.File, false}, stateid: g.Stateid, deadline: g.Deadline}
+	return recalled{recallKey: recallKey{g.Client, g.File, false}, stateid: g.Stateid, deadline: g.Deadline, changed: g.Changed}
 }
 
 func ofDeleg(d state.Delegation) recalled {
@@ -70,6 +72,10 @@ func (o *Ops) recall(r recalled) {
 	o.background(func(ctx context.Context) {
 		for more := true; more; r, more = o.recallNext(ctx, r.recallKey) {
 			o.counter.recalls.Add(1)
+			if r.file == 0 {
+				o.recallAll(ctx, r)
+				continue
+			}
 			for again := true; again && ctx.Err() == nil; {
 				r, again = o.recallOnce(ctx, r)
 			}
@@ -91,6 +97,10 @@ func (o *Ops) recallNext(ctx context.Context, key recallKey) (recalled, bool) {
 
 // held returns what a client holds. o.mu is held.
 func (o *Ops) held(key recallKey) (recalled, bool) {
+	if key.file == 0 {
+		deadline, _, ok := o.State.RecallingAll(key.client)
+		return recalled{recallKey: key, deadline: deadline}, ok
+	}
 	if key.deleg {
 		for _, d := range o.State.Delegations(key.file, 0) {
 			if d.Client == key.client {
@@ -120,28 +130,13 @@ func (o *Ops) recallOnce(ctx context.Context, r recalled) (recalled, bool) {
 	if ctx.Err() != nil {
 		return r, false
 	}
-	unlock, err := o.files.lock(ctx, r.file)
-	if err != nil {
-		return r, false
-	}
-	v := o.decide(state.RecallDoneReq{File: r.file, Client: r.client, Stateid: r.stateid, Answer: answer})
-	if v.Status != nfs4.OK {
-		unlock()
+	v, s := o.report(ctx, &r, state.RecallDoneReq{File: r.file, Client: r.client, Stateid: r.stateid, Answer: answer})
+	switch {
+	case s == nfs4.ErrDelay:
+		return r, o.pause(ctx)
+	case s != nfs4.OK:
 		return r, false // it came back meanwhile
 	}
-	for _, f := range v.Effects.Fence {
-		if !o.fenceFor(ctx, &r, f) {
-			unlock()
-			return r, o.pause(ctx)
-		}
-	}
-	if len(v.Effects.Revoked) > 0 && o.bar(ctx, r.client) != nfs4.OK {
-		unlock()
-		return r, o.pause(ctx) // not durable: try again
-	}
-	_ = o.apply(v.Change) // if the client went meanwhile, so did what it held
-	o.revoked(&v.Effects)
-	unlock()
 	again, left := v.Effects.RecallDeleg, v.Effects.Recall
 	switch {
 	case r.deleg && len(again) > 0:
@@ -155,6 +150,31 @@ func (o *Ops) recallOnce(ctx context.Context, r recalled) (recalled, bool) {
 		return o.awaitReturn(ctx, r)
 	}
 	return r, false
+}
+
+// report tells the state how a recall went, under the file's lock, and keeps
+// what a revocation needs before it is applied: NFS4ERR_DELAY if that could not
+// be kept now.
+func (o *Ops) report(ctx context.Context, r *recalled, req state.RecallDoneReq) (v state.Verdict, s nfs4.Status) {
+	unlock, err := o.files.lock(ctx, r.file)
+	if err != nil {
+		return v, nfs4.ErrServerFault // the server stops
+	}
+	defer unlock()
+	if v = o.decide(req); v.Status != nfs4.OK {
+		return v, v.Status
+	}
+	for _, f := range v.Effects.Fence {
+		if !o.fenceFor(ctx, r, f) {
+			return v, nfs4.ErrDelay
+		}
+	}
+	if len(v.Effects.Revoked) > 0 && o.bar(ctx, r.client) != nfs4.OK {
+		return v, nfs4.ErrDelay
+	}
+	_ = o.apply(v.Change) // if the client went meanwhile, so did what it held
+	o.revoked(&v.Effects)
+	return v, nfs4.OK
 }
 
 // fenceFor fences a layout, under its file's lock, before it or a delegation is
@@ -195,14 +215,18 @@ func (o *Ops) sendRecall(ctx context.Context, r *recalled) nfs4.Status {
 		return nfs4.ErrNoMatchingLayout // the file is gone, and its objects with it
 	}
 	fh := o.Keys().SealMDS(o.Volume.Handle(in))
-	var args compound.CallbackArgs = &nfs4.CBRecallArgs{Stateid: r.stateid, FH: fh}
-	op := nfs4.CBRecall
-	if !r.deleg {
-		op, args = nfs4.CBLayoutRecall, &nfs4.CBLayoutRecallArgs{
-			Type: o.Driver.Type(), IOMode: nfs4.IOModeAny, Changed: true,
-			Recall: nfs4.LayoutRecall{Kind: nfs4.LayoutReturnFile, FH: fh, Length: layout.ToEnd, Stateid: r.stateid},
-		}
+	if r.deleg {
+		return o.call(ctx, r, nfs4.CBRecall, &nfs4.CBRecallArgs{Stateid: r.stateid, FH: fh})
 	}
+	return o.call(ctx, r, nfs4.CBLayoutRecall, &nfs4.CBLayoutRecallArgs{
+		Type: o.Driver.Type(), IOMode: nfs4.IOModeAny, Changed: r.changed,
+		Recall: nfs4.LayoutRecall{Kind: nfs4.LayoutReturnFile, FH: fh, Length: layout.ToEnd, Stateid: r.stateid},
+	})
+}
+
+// call sends a callback and returns its status. A failure to send is logged once
+// for each recall.
+func (o *Ops) call(ctx context.Context, r *recalled, op nfs4.CBOpNum, args compound.CallbackArgs) nfs4.Status {
 	ctx, cancel := context.WithTimeout(ctx, o.cfg.Lease/4)
 	defer cancel()
 	status, err := o.caller.Callback(ctx, r.client, op, args, nil)

@@ -175,11 +175,12 @@ func (a bulkEndAct) apply(c *Core, _ *Effects) bool {
 	return true
 }
 
-// RecallingAll says whether everything of a client is being recalled, and by
-// when it must be back.
-func (c *Core) RecallingAll(id nfs4.ClientID) (deadline time.Time, ok bool) {
+// RecallingAll says whether everything of a client is being recalled, by when it
+// must be back, and whether CB_LAYOUTRECALL may be sent: if not, RecallReq is to
+// be asked again.
+func (c *Core) RecallingAll(id nfs4.ClientID) (deadline time.Time, sent, ok bool) {
 	if cl := c.clients[id]; cl != nil && cl.bulk != nil {
-		return cl.bulk.deadline, true
+		return cl.bulk.deadline, cl.bulk.sent, true
 	}
-	return time.Time{}, false
+	return time.Time{}, false, false
 }

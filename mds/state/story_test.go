@@ -217,7 +217,9 @@ func (s *story) show(cmd string) string {
 		}
 		return s.grants("", c.Layouts(a.file(), nfs4.ClientID(a.num("except", 0))))
 	case "recallingall":
-		if by, ok := c.RecallingAll(a.client()); ok {
+		if by, sent, ok := c.RecallingAll(a.client()); ok && !sent {
+			return fmt.Sprintf("waits, by %d", by.Unix())
+		} else if ok {
 			return fmt.Sprintf("by %d", by.Unix())
 		}
 		return "no"
