@@ -67,6 +67,10 @@ func TestUsage(t *testing.T) {
 		{"ctl layout set /dir", "nothing to set"},
 		{"ctl layout set /dir --stripe-unit 0", "0 is no size"},
 		{"ctl layout set /dir --width -1", "below 0"},
+		{"ctl layout recall", "nothing to recall"},
+		{"ctl layout recall f", "does not begin with"},
+		{"ctl layout recall /f --all", "more than one of"},
+		{"ctl layout recall --fsid --all", "more than one of"},
 		{"ctl status -o xml", "xml"},
 		{"ctl status --admin /path", "must be unix:PATH"},
 	} {
@@ -99,6 +103,9 @@ func TestExitCodes(t *testing.T) {
 		{"ds show 9", exitFailed},
 		{"ds remove 1", exitFailed},
 		{"layout get /nowhere", exitFailed},
+		{"layout recall /nowhere", exitFailed},
+		{"layout recall --all --client 7", exitFailed},
+		{"layout recall --all", exitOK},
 		{"--admin unix:/nonexistent/s status", exitUnreachable},
 	} {
 		code, _, errs := call(t, append([]string{"ctl", "--admin", addr}, strings.Fields(c.line)...)...)
@@ -166,6 +173,8 @@ func TestOutputForms(t *testing.T) {
 			"2   yes   down   -                 0 B      0 B      0 B   0 B\n",
 		"layout get /f": "path         /f\nkind         file\npolicy       stripe unit default, width default, pool default\n" +
 			"size         1.0 MiB (1048576 bytes)\nstripe unit  64KiB\nwidth        2\nstripe 0     2 (b)\nstripe 1     1 (a)\n",
+		"layout recall --fsid": "layouts recalled  8\n",
+		"layout recall /f":     "layouts recalled  2\n",
 		"client list": "ID                ADDRESS       SESSIONS  OPENS  LAYOUTS  SEEN  OWNER\n" +
 			"0000000100000001  10.0.0.9:901  0         0      0        0.0s  Linux NFSv4.2 ?[31mhost (unconfirmed)\n",
 	} {
@@ -322,6 +331,16 @@ func (f *fake) DataServer(_ context.Context, id string) (admin.DataServer, error
 
 func (f *fake) RemoveDS(context.Context, string) error {
 	return fmt.Errorf("files lie on it: %w", admin.ErrRefused)
+}
+
+func (f *fake) RecallLayouts(_ context.Context, r admin.Recall) (uint64, error) {
+	switch {
+	case r.Path != "" && r.Path != f.layout.Path, r.Client != "":
+		return 0, fmt.Errorf("%s: %w", r.Path+r.Client, admin.ErrNotFound)
+	case r.Path != "":
+		return 2, nil
+	}
+	return 2 * uint64(len(r.Scope)), nil
 }
 
 func (f *fake) Layout(_ context.Context, path string) (admin.Layout, error) {

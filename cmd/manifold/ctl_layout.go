@@ -16,7 +16,7 @@ import (
 const pathHelp = "PATH is as seen from the volume's root, such as /dir/file: not a path on a client's mount."
 
 func (c *ctl) layoutCommand() *cobra.Command {
-	return group("layout", "Show and set how files are striped", c.layoutGetCommand(), c.layoutSetCommand())
+	return group("layout", "Show and set how files are striped, take layouts back", c.layoutGetCommand(), c.layoutSetCommand(), c.layoutRecallCommand())
 }
 
 func (c *ctl) layoutGetCommand() *cobra.Command {

@@ -4,7 +4,7 @@
 // Its nouns: a Backend is what can be asked and done, and the metadata server
 // is one; a Server offers a Backend on a listener; a Conn, made by Dial, is the
 // other end, and a Backend too. Status, DataServer, Client, Layout and Policy
-// are the answers. Their JSON form is what `manifold ctl -o json` prints, and
+// are the answers; a Recall names layouts. Their JSON form is what `manifold ctl -o json` prints, and
 // scripts rely on it: fields may be added, none renamed.
 package admin
 
@@ -57,7 +57,30 @@ type Backend interface {
 	// on, or of an empty file. ErrNotFound, ErrInvalid for a policy that no file
 	// could have, ErrRefused for a file with data in it.
 	SetLayout(ctx context.Context, path string, p Policy) error
+	// RecallLayouts takes layouts back from clients and waits until they are
+	// back, or fenced because a client did not return them within a lease. It
+	// returns how many there were. Clients ask for new ones when they need them.
+	// ErrNotFound (path, client), ErrInvalid, ErrUnavailable if ctx ended before:
+	// the recall goes on then.
+	RecallLayouts(ctx context.Context, r Recall) (layouts uint64, err error)
 }
+
+// Recall says which layouts to take back: those of the file at Path, or if
+// that is empty all that are in Scope. Client is a client's ID, or empty for all
+// clients.
+type Recall struct {
+	Path   string
+	Scope  string
+	Client string
+}
+
+// The values of Recall.Scope: all layouts of the file system, and all there are.
+// Clients see different calls; the layouts are the same as long as there is one
+// file system.
+const (
+	ScopeFSID = "fsid"
+	ScopeAll  = "all"
+)
 
 // Status is a metadata server at a glance. Counters of bytes and refusals run
 // since its start.

@@ -60,6 +60,10 @@ func (f *fake) Layout(_ context.Context, path string) (admin.Layout, error) {
 	f.told = append(f.told, "layout "+path)
 	return f.layout, f.err
 }
+func (f *fake) RecallLayouts(_ context.Context, r admin.Recall) (uint64, error) {
+	f.told = append(f.told, fmt.Sprintf("recall %+v", r))
+	return 12, f.err
+}
 func (f *fake) SetLayout(_ context.Context, path string, p admin.Policy) error {
 	f.told = append(f.told, fmt.Sprintf("set %s %+v", path, p))
 	return f.err
@@ -144,7 +148,9 @@ func TestEverythingCrosses(t *testing.T) {
 	check("Layout", l, f.layout, err)
 	err = errors.Join(c.SetDrain(ctx, "3", true), c.SetDrain(ctx, "3", false), c.RemoveDS(ctx, "x"),
 		c.SetLayout(ctx, "/a", admin.Policy{StripeUnit: 1 << 40, Width: 5, Pool: "fast"}))
-	want := []string{"ds ds1", "layout /a b/c", "drain 3 true", "drain 3 false", "remove x", "set /a {StripeUnit:1099511627776 Width:5 Pool:fast}"}
+	n, e := c.RecallLayouts(ctx, admin.Recall{Path: "/b", Scope: "s", Client: "7"})
+	check("RecallLayouts", n, uint64(12), e)
+	want := []string{"ds ds1", "layout /a b/c", "drain 3 true", "drain 3 false", "remove x", "set /a {StripeUnit:1099511627776 Width:5 Pool:fast}", "recall {Path:/b Scope:s Client:7}"}
 	if err != nil || !slices.Equal(f.told, want) {
 		t.Errorf("told %q, %v\nwant %q", f.told, err, want)
 	}

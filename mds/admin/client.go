@@ -134,3 +134,9 @@ func (c *Conn) SetLayout(ctx context.Context, path string, p Policy) error {
 	_, err := c.client.SetLayout(ctx, &pb.SetLayoutRequest{Path: path, Policy: policyToPB(p)})
 	return c.fromStatus(err)
 }
+
+// RecallLayouts has the server do it.
+func (c *Conn) RecallLayouts(ctx context.Context, r Recall) (uint64, error) {
+	reply, err := c.client.RecallLayouts(ctx, &pb.RecallLayoutsRequest{Path: r.Path, Scope: r.Scope, Client: r.Client})
+	return reply.GetLayouts(), c.fromStatus(err)
+}

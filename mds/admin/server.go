@@ -202,3 +202,9 @@ func (s *Server) GetLayout(ctx context.Context, r *pb.GetLayoutRequest) (*pb.Lay
 func (s *Server) SetLayout(ctx context.Context, r *pb.SetLayoutRequest) (*pb.SetLayoutReply, error) {
 	return &pb.SetLayoutReply{}, s.backend.SetLayout(ctx, r.GetPath(), policyFromPB(r.GetPolicy()))
 }
+
+// RecallLayouts serves the API.
+func (s *Server) RecallLayouts(ctx context.Context, r *pb.RecallLayoutsRequest) (*pb.RecallLayoutsReply, error) {
+	n, err := s.backend.RecallLayouts(ctx, Recall{Path: r.GetPath(), Scope: r.GetScope(), Client: r.GetClient()})
+	return &pb.RecallLayoutsReply{Layouts: n}, err
+}

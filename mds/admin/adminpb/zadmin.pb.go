@@ -1173,6 +1173,113 @@ func (*SetLayoutReply) Descriptor() ([]byte, []int) {
 	return file_adminpb_admin_proto_rawDescGZIP(), []int{18}
 }
 
+// RecallLayoutsRequest names what is recalled: the layouts of the file at path,
+// or with scope "fsid" or "all" everything; from one client, or if client is
+// empty from all.
+type RecallLayoutsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Scope         string                 `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	Client        string                 `protobuf:"bytes,3,opt,name=client,proto3" json:"client,omitempty"` // client id in hexadecimal
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecallLayoutsRequest) Reset() {
+	*x = RecallLayoutsRequest{}
+	mi := &file_adminpb_admin_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecallLayoutsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecallLayoutsRequest) ProtoMessage() {}
+
+func (x *RecallLayoutsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_adminpb_admin_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecallLayoutsRequest.ProtoReflect.Descriptor instead.
+func (*RecallLayoutsRequest) Descriptor() ([]byte, []int) {
+	return file_adminpb_admin_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *RecallLayoutsRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *RecallLayoutsRequest) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *RecallLayoutsRequest) GetClient() string {
+	if x != nil {
+		return x.Client
+	}
+	return ""
+}
+
+type RecallLayoutsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Layouts       uint64                 `protobuf:"varint,1,opt,name=layouts,proto3" json:"layouts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecallLayoutsReply) Reset() {
+	*x = RecallLayoutsReply{}
+	mi := &file_adminpb_admin_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecallLayoutsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecallLayoutsReply) ProtoMessage() {}
+
+func (x *RecallLayoutsReply) ProtoReflect() protoreflect.Message {
+	mi := &file_adminpb_admin_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecallLayoutsReply.ProtoReflect.Descriptor instead.
+func (*RecallLayoutsReply) Descriptor() ([]byte, []int) {
+	return file_adminpb_admin_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *RecallLayoutsReply) GetLayouts() uint64 {
+	if x != nil {
+		return x.Layouts
+	}
+	return 0
+}
+
 var File_adminpb_admin_proto protoreflect.FileDescriptor
 
 const file_adminpb_admin_proto_rawDesc = "" +
@@ -1264,7 +1371,13 @@ const file_adminpb_admin_proto_rawDesc = "" +
 	"\x10SetLayoutRequest\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x121\n" +
 	"\x06policy\x18\x02 \x01(\v2\x19.manifold.admin.v1.PolicyR\x06policy\"\x10\n" +
-	"\x0eSetLayoutReply2\xcd\x05\n" +
+	"\x0eSetLayoutReply\"X\n" +
+	"\x14RecallLayoutsRequest\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x16\n" +
+	"\x06client\x18\x03 \x01(\tR\x06client\".\n" +
+	"\x12RecallLayoutsReply\x12\x18\n" +
+	"\alayouts\x18\x01 \x01(\x04R\alayouts2\xae\x06\n" +
 	"\x05Admin\x12K\n" +
 	"\tGetStatus\x12#.manifold.admin.v1.GetStatusRequest\x1a\x19.manifold.admin.v1.Status\x12e\n" +
 	"\x0fListDataServers\x12).manifold.admin.v1.ListDataServersRequest\x1a'.manifold.admin.v1.ListDataServersReply\x12W\n" +
@@ -1273,7 +1386,8 @@ const file_adminpb_admin_proto_rawDesc = "" +
 	"\x10RemoveDataServer\x12*.manifold.admin.v1.RemoveDataServerRequest\x1a(.manifold.admin.v1.RemoveDataServerReply\x12Y\n" +
 	"\vListClients\x12%.manifold.admin.v1.ListClientsRequest\x1a#.manifold.admin.v1.ListClientsReply\x12K\n" +
 	"\tGetLayout\x12#.manifold.admin.v1.GetLayoutRequest\x1a\x19.manifold.admin.v1.Layout\x12S\n" +
-	"\tSetLayout\x12#.manifold.admin.v1.SetLayoutRequest\x1a!.manifold.admin.v1.SetLayoutReplyB\x1cZ\x1amanifold/mds/admin/adminpbb\x06proto3"
+	"\tSetLayout\x12#.manifold.admin.v1.SetLayoutRequest\x1a!.manifold.admin.v1.SetLayoutReply\x12_\n" +
+	"\rRecallLayouts\x12'.manifold.admin.v1.RecallLayoutsRequest\x1a%.manifold.admin.v1.RecallLayoutsReplyB\x1cZ\x1amanifold/mds/admin/adminpbb\x06proto3"
 
 var (
 	file_adminpb_admin_proto_rawDescOnce sync.Once
@@ -1287,7 +1401,7 @@ func file_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_adminpb_admin_proto_rawDescData
 }
 
-var file_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_adminpb_admin_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),        // 0: manifold.admin.v1.GetStatusRequest
 	(*Status)(nil),                  // 1: manifold.admin.v1.Status
@@ -1308,6 +1422,8 @@ var file_adminpb_admin_proto_goTypes = []any{
 	(*Stripe)(nil),                  // 16: manifold.admin.v1.Stripe
 	(*SetLayoutRequest)(nil),        // 17: manifold.admin.v1.SetLayoutRequest
 	(*SetLayoutReply)(nil),          // 18: manifold.admin.v1.SetLayoutReply
+	(*RecallLayoutsRequest)(nil),    // 19: manifold.admin.v1.RecallLayoutsRequest
+	(*RecallLayoutsReply)(nil),      // 20: manifold.admin.v1.RecallLayoutsReply
 }
 var file_adminpb_admin_proto_depIdxs = []int32{
 	5,  // 0: manifold.admin.v1.ListDataServersReply.data_servers:type_name -> manifold.admin.v1.DataServer
@@ -1323,16 +1439,18 @@ var file_adminpb_admin_proto_depIdxs = []int32{
 	10, // 10: manifold.admin.v1.Admin.ListClients:input_type -> manifold.admin.v1.ListClientsRequest
 	13, // 11: manifold.admin.v1.Admin.GetLayout:input_type -> manifold.admin.v1.GetLayoutRequest
 	17, // 12: manifold.admin.v1.Admin.SetLayout:input_type -> manifold.admin.v1.SetLayoutRequest
-	1,  // 13: manifold.admin.v1.Admin.GetStatus:output_type -> manifold.admin.v1.Status
-	3,  // 14: manifold.admin.v1.Admin.ListDataServers:output_type -> manifold.admin.v1.ListDataServersReply
-	5,  // 15: manifold.admin.v1.Admin.GetDataServer:output_type -> manifold.admin.v1.DataServer
-	7,  // 16: manifold.admin.v1.Admin.SetDrain:output_type -> manifold.admin.v1.SetDrainReply
-	9,  // 17: manifold.admin.v1.Admin.RemoveDataServer:output_type -> manifold.admin.v1.RemoveDataServerReply
-	11, // 18: manifold.admin.v1.Admin.ListClients:output_type -> manifold.admin.v1.ListClientsReply
-	15, // 19: manifold.admin.v1.Admin.GetLayout:output_type -> manifold.admin.v1.Layout
-	18, // 20: manifold.admin.v1.Admin.SetLayout:output_type -> manifold.admin.v1.SetLayoutReply
-	13, // [13:21] is the sub-list for method output_type
-	5,  // [5:13] is the sub-list for method input_type
+	19, // 13: manifold.admin.v1.Admin.RecallLayouts:input_type -> manifold.admin.v1.RecallLayoutsRequest
+	1,  // 14: manifold.admin.v1.Admin.GetStatus:output_type -> manifold.admin.v1.Status
+	3,  // 15: manifold.admin.v1.Admin.ListDataServers:output_type -> manifold.admin.v1.ListDataServersReply
+	5,  // 16: manifold.admin.v1.Admin.GetDataServer:output_type -> manifold.admin.v1.DataServer
+	7,  // 17: manifold.admin.v1.Admin.SetDrain:output_type -> manifold.admin.v1.SetDrainReply
+	9,  // 18: manifold.admin.v1.Admin.RemoveDataServer:output_type -> manifold.admin.v1.RemoveDataServerReply
+	11, // 19: manifold.admin.v1.Admin.ListClients:output_type -> manifold.admin.v1.ListClientsReply
+	15, // 20: manifold.admin.v1.Admin.GetLayout:output_type -> manifold.admin.v1.Layout
+	18, // 21: manifold.admin.v1.Admin.SetLayout:output_type -> manifold.admin.v1.SetLayoutReply
+	20, // 22: manifold.admin.v1.Admin.RecallLayouts:output_type -> manifold.admin.v1.RecallLayoutsReply
+	14, // [14:23] is the sub-list for method output_type
+	5,  // [5:14] is the sub-list for method input_type
 	5,  // [5:5] is the sub-list for extension type_name
 	5,  // [5:5] is the sub-list for extension extendee
 	0,  // [0:5] is the sub-list for field type_name
@@ -1349,7 +1467,7 @@ func file_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_adminpb_admin_proto_rawDesc), len(file_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

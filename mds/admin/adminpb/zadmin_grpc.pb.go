@@ -30,6 +30,7 @@ const (
 	Admin_ListClients_FullMethodName      = "/manifold.admin.v1.Admin/ListClients"
 	Admin_GetLayout_FullMethodName        = "/manifold.admin.v1.Admin/GetLayout"
 	Admin_SetLayout_FullMethodName        = "/manifold.admin.v1.Admin/SetLayout"
+	Admin_RecallLayouts_FullMethodName    = "/manifold.admin.v1.Admin/RecallLayouts"
 )
 
 // AdminClient is the client API for Admin service.
@@ -44,6 +45,7 @@ type AdminClient interface {
 	ListClients(ctx context.Context, in *ListClientsRequest, opts ...grpc.CallOption) (*ListClientsReply, error)
 	GetLayout(ctx context.Context, in *GetLayoutRequest, opts ...grpc.CallOption) (*Layout, error)
 	SetLayout(ctx context.Context, in *SetLayoutRequest, opts ...grpc.CallOption) (*SetLayoutReply, error)
+	RecallLayouts(ctx context.Context, in *RecallLayoutsRequest, opts ...grpc.CallOption) (*RecallLayoutsReply, error)
 }
 
 type adminClient struct {
@@ -134,6 +136,16 @@ func (c *adminClient) SetLayout(ctx context.Context, in *SetLayoutRequest, opts 
 	return out, nil
 }
 
+func (c *adminClient) RecallLayouts(ctx context.Context, in *RecallLayoutsRequest, opts ...grpc.CallOption) (*RecallLayoutsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RecallLayoutsReply)
+	err := c.cc.Invoke(ctx, Admin_RecallLayouts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -146,6 +158,7 @@ type AdminServer interface {
 	ListClients(context.Context, *ListClientsRequest) (*ListClientsReply, error)
 	GetLayout(context.Context, *GetLayoutRequest) (*Layout, error)
 	SetLayout(context.Context, *SetLayoutRequest) (*SetLayoutReply, error)
+	RecallLayouts(context.Context, *RecallLayoutsRequest) (*RecallLayoutsReply, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -179,6 +192,9 @@ func (UnimplementedAdminServer) GetLayout(context.Context, *GetLayoutRequest) (*
 }
 func (UnimplementedAdminServer) SetLayout(context.Context, *SetLayoutRequest) (*SetLayoutReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetLayout not implemented")
+}
+func (UnimplementedAdminServer) RecallLayouts(context.Context, *RecallLayoutsRequest) (*RecallLayoutsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method RecallLayouts not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -345,6 +361,24 @@ func _Admin_SetLayout_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_RecallLayouts_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RecallLayoutsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).RecallLayouts(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_RecallLayouts_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).RecallLayouts(ctx, req.(*RecallLayoutsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -383,6 +417,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetLayout",
 			Handler:    _Admin_SetLayout_Handler,
+		},
+		{
+			MethodName: "RecallLayouts",
+			Handler:    _Admin_RecallLayouts_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
