@@ -27,6 +27,7 @@ type peer struct {
 	answer  func(*nfs4.CBLayoutRecallArgs) nfs4.Status
 	recalls chan nfs4.CBLayoutRecallArgs
 	deleg   delegHooks
+	gone    chan nfs4.DeviceID        // that CB_NOTIFY_DEVICEID named
 	ds      map[string]*client.Client // by address
 }
 
@@ -36,7 +37,7 @@ func (c *cluster) newPeer(t testing.TB, owner string) *peer {
 	t.Helper()
 	p := &peer{
 		t: t, c: c, owner: t.Name() + "/" + owner, cred: sys(0, 0), recalls: make(chan nfs4.CBLayoutRecallArgs, 1000), deleg: newDelegHooks(),
-		ds: map[string]*client.Client{},
+		gone: make(chan nfs4.DeviceID, 1000), ds: map[string]*client.Client{},
 	}
 	p.cfg = client.Config{Owner: []byte(p.owner), Cred: sys(0, 0), Minor: 2, Renew: time.Second, Callback: p.callback}
 	p.dial()
@@ -99,6 +100,8 @@ func (p *peer) callback(_ context.Context, op nfs4.CBOpNum, d *xdr.Decoder, e *x
 		return p.cbRecall(d)
 	case nfs4.CBGetattr:
 		return p.cbGetattr(d, e)
+	case nfs4.CBNotifyDeviceID:
+		return p.cbNotifyDevice(d)
 	case nfs4.CBLayoutRecall:
 	default:
 		return nfs4.ErrNotSupp
@@ -118,6 +121,21 @@ func (p *peer) callback(_ context.Context, op nfs4.CBOpNum, d *xdr.Decoder, e *x
 	default:
 	}
 	return s
+}
+
+// cbNotifyDevice notes that a device is gone, the one notification there is.
+func (p *peer) cbNotifyDevice(d *xdr.Decoder) nfs4.Status {
+	var a nfs4.CBNotifyDeviceIDArgs
+	a.DecodeXDR(d)
+	var gone nfs4.NotifyDeviceDelete
+	if len(a.Changes) != 1 || a.Changes[0].Mask != nfs4.BitmapOf(nfs4.NotifyDeviceIDDelete) {
+		p.t.Errorf("CB_NOTIFY_DEVICEID %+v", a)
+		return nfs4.ErrInval
+	}
+	values := xdr.NewDecoder(a.Changes[0].Values)
+	gone.DecodeXDR(&values)
+	p.gone <- gone.DeviceID
+	return nfs4.OK
 }
 
 // awaitRecall returns the next recall.

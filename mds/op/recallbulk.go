@@ -123,7 +123,7 @@ func (o *Ops) beginAll(id nfs4.ClientID, kind uint32, changed bool) {
 	if v.Change.IsZero() || o.apply(v.Change) != nfs4.OK {
 		return // it has nothing, is asked already, or goes
 	}
-	o.recall(recalled{recallKey: recallKey{client: id}, kind: kind})
+	o.recall(recalled{recallKey: recallKey{client: id}, kind: kind, changed: changed})
 }
 
 // recallAll asks a client for everything it holds until that is given up or
