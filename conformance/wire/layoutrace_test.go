@@ -79,7 +79,13 @@ func cutWhileWriting(t *testing.T, p, q *peer, dir nfs4.FH, name, how string, ro
 			q.must(putFH(o.fh), resize(mine.id, 0))
 		}
 	}()
-	id := <-recalls
+	var id nfs4.Stateid
+	select {
+	case id = <-recalls:
+	case <-cut:
+		stop.Store(true)
+		t.Fatal("cut, and the writer was not asked for its layout")
+	}
 	if rogue {
 		<-cut
 	} else {
