@@ -37,6 +37,7 @@ func (o *Ops) layoutget(ctx context.Context, c *compound.Call, a *nfs4.LayoutGet
 	}
 	req := state.LayoutGetReq{
 		Client: c.Client, File: in.ID, Stateid: a.Stateid, IOMode: a.IOMode, ReturnOnClose: true,
+		Session: c.Session, Call: c.Request,
 	}
 	if in.Layout.DS == nil || a.IOMode == nfs4.IOModeRW {
 		if in, s = o.prepare(ctx, in, a.IOMode); s == nfs4.ErrNoSpc {

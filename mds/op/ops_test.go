@@ -364,3 +364,36 @@ func TestCuts(t *testing.T) {
 		t.Error("after the truncation")
 	}
 }
+
+// TestOvertaken: a recall names the requests that gave the layouts, as long as
+// their replies may be on their way, and not too many.
+func TestOvertaken(t *testing.T) {
+	r := newRig(t, &storetest.Mem{})
+	p := r.mount("a")
+	fh, id := p.create("f")
+	p.want(nfs4.OK, putFH(fh), layoutGet(id))
+	r.ops.mu.Lock()
+	g := r.ops.State.Layouts(r.file(fh).Inode, 0)[0]
+	r.ops.mu.Unlock()
+	if g.Session == (nfs4.SessionID{}) || g.Call.SequenceID == 0 {
+		t.Fatalf("given by %x, %+v", g.Session, g.Call)
+	}
+	now := g.Given.Add(underWay - 1)
+	got := overtaken(now, []state.Grant{g, g})
+	if len(got) != 1 || got[0].SessionID != g.Session || len(got[0].Calls) != 1 || got[0].Calls[0] != g.Call {
+		t.Errorf("%+v", got)
+	}
+	if got := overtaken(now.Add(1), []state.Grant{g}); len(got) != 0 {
+		t.Errorf("%+v after a while", got)
+	}
+	many := make([]state.Grant, 100)
+	for i := range many {
+		many[i] = g
+		many[i].Given, many[i].Call.SequenceID = g.Given.Add(-time.Duration(i)*time.Millisecond), uint32(i+1)
+		many[i].Session[0] = byte(i % 2)
+	}
+	got = overtaken(g.Given, many)
+	if n := len(got[0].Calls) + len(got[1].Calls); len(got) != 2 || n != maxOvertaken || got[0].Calls[0].SequenceID != 1 {
+		t.Errorf("%d sessions, %d calls, first %+v", len(got), n, got[0].Calls[0])
+	}
+}

@@ -134,6 +134,9 @@ func (o *Ops) recallAll(ctx context.Context, r recalled) {
 		o.mu.Lock()
 		deadline, sent, ok := o.State.RecallingAll(r.client)
 		changed, now := o.changed, o.Now()
+		if sent && !answered {
+			r.given = o.State.LayoutsOf(r.client)
+		}
 		o.mu.Unlock()
 		switch {
 		case !ok || ctx.Err() != nil:

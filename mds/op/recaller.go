@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -33,14 +34,15 @@ type recalled struct {
 	recallKey
 	stateid  nfs4.Stateid // to recall it with
 	deadline time.Time
-	fenced   nfs4.Stateid // the layout that is fenced along with a delegation
-	logged   bool         // that it was not delivered
-	changed  bool         // clora_changed
-	kind     uint32       // of all layouts: by fsid if zero, or all there are
+	fenced   nfs4.Stateid  // the layout that is fenced along with a delegation
+	logged   bool          // that it was not delivered
+	changed  bool          // clora_changed
+	given    []state.Grant // layouts, to name the requests that they were given by
+	kind     uint32        // of all layouts: by fsid if zero, or all there are
 }
 
 func ofLayout(g state.Grant) recalled {
-	return recalled{recallKey: recallKey{g.Client, g.File, false}, stateid: g.Stateid, deadline: g.Deadline, changed: g.Changed}
+	return recalled{recallKey: recallKey{g.Client, g.File, false}, stateid: g.Stateid, deadline: g.Deadline, changed: g.Changed, given: []state.Grant{g}}
 }
 
 func ofDeleg(d state.Delegation) recalled {
@@ -227,7 +229,7 @@ func (o *Ops) sendRecall(ctx context.Context, r *recalled) nfs4.Status {
 // call sends a callback and returns its status. A failure to send is logged once
 // for each recall.
 func (o *Ops) call(ctx context.Context, r *recalled, op nfs4.CBOpNum, args compound.CallbackArgs) nfs4.Status {
-	ctx, cancel := context.WithTimeout(ctx, o.cfg.Lease/4)
+	ctx, cancel := context.WithTimeout(compound.Referring(ctx, overtaken(o.Now(), r.given)), o.cfg.Lease/4)
 	defer cancel()
 	status, err := o.caller.Callback(ctx, r.client, op, args, nil)
 	if err != nil {
@@ -238,6 +240,33 @@ func (o *Ops) call(ctx context.Context, r *recalled, op nfs4.CBOpNum, args compo
 		return nfs4.ErrDelay
 	}
 	return status
+}
+
+const (
+	// underWay is for how long after a layout was given its reply may not have
+	// been read yet: a client that does not have it then says that it has none.
+	underWay = 5 * time.Second
+	// maxOvertaken is how many requests a recall names, the newest: the client's
+	// back channel takes no long calls.
+	maxOvertaken = 32
+)
+
+// overtaken returns the requests by which layouts were given not long ago.
+func overtaken(now time.Time, given []state.Grant) (lists []nfs4.ReferringCallList) {
+	given = slices.DeleteFunc(slices.Clone(given), func(g state.Grant) bool {
+		return g.Session == (nfs4.SessionID{}) || !now.Before(g.Given.Add(underWay))
+	})
+	slices.SortFunc(given, func(a, b state.Grant) int { return b.Given.Compare(a.Given) })
+	for _, g := range given[:min(len(given), maxOvertaken)] {
+		i := slices.IndexFunc(lists, func(l nfs4.ReferringCallList) bool { return l.SessionID == g.Session })
+		if i < 0 {
+			i, lists = len(lists), append(lists, nfs4.ReferringCallList{SessionID: g.Session})
+		}
+		if !slices.Contains(lists[i].Calls, g.Call) {
+			lists[i].Calls = append(lists[i].Calls, g.Call)
+		}
+	}
+	return lists
 }
 
 // clientID is how the log names a client.

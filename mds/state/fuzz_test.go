@@ -120,9 +120,9 @@ func (f *fuzzer) request() (nfs4.ClientID, uint64, Request) {
 	case 7:
 		return 0, 0, IOReq{o.client, o.file, o.sid, f.one(2)}
 	case 8:
-		return o.client, o.file, LayoutGetReq{o.client, o.file, o.sid, nfs4.IOMode(f.n(4)), []layout.DSID{layout.DSID(f.n(3)), layout.DSID(f.n(3))}, f.one(2)}
+		return o.client, o.file, LayoutGetReq{o.client, o.file, o.sid, nfs4.IOMode(f.n(4)), []layout.DSID{layout.DSID(f.n(3)), layout.DSID(f.n(3))}, f.one(2), nfs4.SessionID{}, nfs4.ReferringCall{}}
 	case 9:
-		return g.client, g.file, LayoutGetReq{g.client, g.file, g.sid, nfs4.IOMode(f.n(4)), []layout.DSID{layout.DSID(f.n(3))}, f.one(2)}
+		return g.client, g.file, LayoutGetReq{g.client, g.file, g.sid, nfs4.IOMode(f.n(4)), []layout.DSID{layout.DSID(f.n(3))}, f.one(2), nfs4.SessionID{}, nfs4.ReferringCall{}}
 	case 10:
 		r := LayoutReturnReq{g.client, f.one(8), g.file, g.sid, nfs4.IOMode(f.n(5)), layout.WholeFile(), odd}
 		if f.one(4) {

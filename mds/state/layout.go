@@ -21,6 +21,9 @@ type grant struct {
 	onClose       bool // logr_return_on_close was set
 	ds            []layout.DSID
 	recall        *recall // under way, or nil
+	given         time.Time
+	session       nfs4.SessionID // of the request by which it was given last
+	call          nfs4.ReferringCall
 }
 
 // recall is a CB_LAYOUTRECALL that has not come to its end.
@@ -40,7 +43,8 @@ func (g *grant) holds() bool { return len(g.reads)+len(g.writes) > 0 }
 // show returns g as others may see it.
 func (g *grant) show() Grant {
 	out := Grant{Client: g.stake.client.id, File: g.stake.file.id, Stateid: g.sid,
-		IOMode: nfs4.IOModeRead, Reads: g.reads, Writes: g.writes, DS: g.ds}
+		IOMode: nfs4.IOModeRead, Reads: g.reads, Writes: g.writes, DS: g.ds,
+		Given: g.given, Session: g.session, Call: g.call}
 	if g.rw() {
 		out.IOMode = nfs4.IOModeRW
 	}
@@ -57,7 +61,7 @@ func (g *grant) recalled(r recall) Grant {
 	return out
 }
 
-func (r LayoutGetReq) decide(c *Core, _ env) Verdict {
+func (r LayoutGetReq) decide(c *Core, e env) Verdict {
 	cl, s := c.client(r.Client)
 	if s != nfs4.OK {
 		return refuse(s)
@@ -84,7 +88,7 @@ func (r LayoutGetReq) decide(c *Core, _ env) Verdict {
 	case rw && !st.mayWrite() && (g == nil || !g.rw()):
 		return refuse(nfs4.ErrOpenMode)
 	}
-	act := layoutGetAct{client: r.Client, file: r.File, rw: rw, ds: r.DS, onClose: r.ReturnOnClose}
+	act := layoutGetAct{LayoutGetReq: r, now: e.now}
 	if g != nil {
 		// Also with an open stateid, as in OPEN's compound or from a client that
 		// forgot the layout: a second "other" would make it return everything.
@@ -118,21 +122,18 @@ func (r LayoutGetReq) admit(c *Core) nfs4.Status {
 
 // layoutGetAct adds to a client's layout of a file, or makes it.
 type layoutGetAct struct {
-	client  nfs4.ClientID
-	file    uint64
-	rw      bool
-	onClose bool
-	ds      []layout.DSID
-	sid     nfs4.Stateid
-	num     uint64
+	LayoutGetReq
+	now time.Time
+	sid nfs4.Stateid
+	num uint64
 }
 
 func (a layoutGetAct) apply(c *Core, _ *Effects) bool {
-	cl, s := c.client(a.client)
+	cl, s := c.client(a.Client)
 	if s != nfs4.OK || cl.bulk != nil {
 		return false // the recall of everything may reach the client before the reply
 	}
-	st := c.enter(cl, a.file)
+	st := c.enter(cl, a.File)
 	g := st.grant
 	if g == nil {
 		g = &grant{num: a.num, stake: st}
@@ -140,16 +141,17 @@ func (a layoutGetAct) apply(c *Core, _ *Effects) bool {
 		c.layouts[a.num] = g
 		c.count(cl, layouts, 1)
 	}
-	g.sid, g.onClose = a.sid, a.onClose
+	g.sid, g.onClose = a.sid, a.ReturnOnClose
+	g.given, g.session, g.call = a.now, a.Session, a.Call
 	if !g.holds() {
 		c.setRecall(g, nil) // all is back, and the client goes on
 	}
-	if a.rw {
+	if a.IOMode == nfs4.IOModeRW {
 		g.become(g.reads, wholeFile())
 	} else {
 		g.become(wholeFile(), g.writes)
 	}
-	for _, ds := range a.ds {
+	for _, ds := range a.DS {
 		if !slices.Contains(g.ds, ds) {
 			g.ds = append(g.ds, ds)
 			c.use(ds, g)

@@ -150,6 +150,10 @@ type LayoutGetReq struct {
 	IOMode        nfs4.IOMode
 	DS            []layout.DSID
 	ReturnOnClose bool
+	// Session and Call say which request it is in: a recall that follows soon may
+	// overtake its reply, and names it.
+	Session nfs4.SessionID
+	Call    nfs4.ReferringCall
 }
 
 // LayoutReturnReq is LAYOUTRETURN (RFC 8881 section 18.44): of one File, or with

@@ -279,7 +279,7 @@ func (s *story) request(cmd string) Request {
 				ds = append(ds, layout.DSID(n))
 			}
 		}
-		return LayoutGetReq{id, file, s.sid(), a.iomode(), ds, !a.has("keep")}
+		return LayoutGetReq{Client: id, File: file, Stateid: s.sid(), IOMode: a.iomode(), DS: ds, ReturnOnClose: !a.has("keep")}
 	case "layoutreturn":
 		if a.has("all") {
 			return LayoutReturnReq{Client: id, All: true, IOMode: a.iomode(), Reclaim: a.has("reclaim")}

@@ -94,6 +94,11 @@ type Grant struct {
 	// if none is. Changed is its clora_changed.
 	Deadline time.Time
 	Changed  bool
+	// Given is when the layout was given last, and Session and Call the request
+	// that it was given by.
+	Given   time.Time
+	Session nfs4.SessionID
+	Call    nfs4.ReferringCall
 }
 
 // Delegation is a delegation that a client holds of a file, or is given.

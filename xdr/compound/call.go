@@ -24,9 +24,11 @@ type Call struct {
 	Local, Remote netip.AddrPort
 	// Conn names the connection.
 	Conn uint64
-	// Client and Session are zero for operations outside a session.
+	// Client, Session and Request are zero for operations outside a session.
+	// Request is the slot and the sequence id in Session.
 	Client  nfs4.ClientID
 	Session nfs4.SessionID
+	Request nfs4.ReferringCall
 	// FH and SavedFH are the current and the saved filehandle, nil for none.
 	// They alias the request.
 	FH, SavedFH nfs4.FH

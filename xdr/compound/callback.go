@@ -66,6 +66,20 @@ func (s *Server) Callback(ctx context.Context, client nfs4.ClientID, op nfs4.CBO
 	}
 }
 
+// referring is the key of a context's value.
+type referring struct{}
+
+// Referring makes the Callbacks that are given the context name earlier requests
+// of the client, whose replies they may overtake: a client that waits for one of
+// them then does not take the callback for one about something that it does not
+// have (csa_referring_call_lists, RFC 8881 section 2.10.6.3).
+func Referring(ctx context.Context, to []nfs4.ReferringCallList) context.Context {
+	if len(to) == 0 {
+		return ctx
+	}
+	return context.WithValue(ctx, referring{}, to)
+}
+
 // CanCallback says whether a callback to the client could be sent now.
 func (s *Server) CanCallback(client nfs4.ClientID) bool {
 	s.mu.Lock()
@@ -129,6 +143,7 @@ func send(ctx context.Context, conn *rpc.Conn, minor uint32, cb *session.Callbac
 	seq := nfs4.CBSequenceArgs{
 		SessionID: cb.Session, SequenceID: cb.Sequence, SlotID: cb.Slot, HighestSlotID: cb.HighestSlot,
 	}
+	seq.ReferringCallLists, _ = ctx.Value(referring{}).([]nfs4.ReferringCallList)
 	seq.EncodeXDR(&e)
 	e.Uint32(uint32(op))
 	args.EncodeXDR(&e)

@@ -3,6 +3,7 @@ package compound
 import (
 	"context"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -119,6 +120,15 @@ func TestCallback(t *testing.T) {
 		}
 		if f := e.path(); f != 0 {
 			t.Errorf("flags %#x", f)
+		}
+		// With requests whose replies it may overtake.
+		got = e.answers("OK OK")
+		refer := []nfs4.ReferringCallList{{SessionID: e.sess.id, Calls: []nfs4.ReferringCall{{SequenceID: 7, SlotID: 2}, {SequenceID: 9}}}}
+		if s, err := e.s.Callback(Referring(context.Background(), refer), e.sess.client, nfs4.CBRecall, recall, nil); s != nfs4.OK || err != nil {
+			t.Errorf("%v, %v", s, err)
+		}
+		if s := <-got; !reflect.DeepEqual(s.seq.ReferringCallLists, refer) || s.op != nfs4.CBRecall {
+			t.Errorf("%+v", s.seq)
 		}
 	})
 	run(t, "AUTH_NONE, another connection", session.Config{}, func(t *testing.T, e *env) {

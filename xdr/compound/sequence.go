@@ -56,6 +56,7 @@ func (r *runner) sequence() nfs4.Status {
 	r.ctx = l.ctx
 	r.hold = v.Cache
 	c.Client, c.Session, c.slot = v.Client, a.SessionID, v.Slot
+	c.Request = nfs4.ReferringCall{SequenceID: a.SequenceID, SlotID: a.SlotID}
 	c.limit, c.over = int(v.MaxResponse)-replyFrame, nfs4.ErrRepTooBig
 	if a.CacheThis && v.MaxCached < v.MaxResponse {
 		c.limit, c.over = int(v.MaxCached)-replyFrame, nfs4.ErrRepTooBigToCache

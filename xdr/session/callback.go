@@ -7,8 +7,8 @@ import (
 )
 
 // Callback is permission to send one CB_COMPOUND: CB_SEQUENCE's arguments
-// (csa_cachethis is always false, there are no referring calls), where to send
-// it, and the limits of the back channel.
+// (csa_cachethis is always false; referring calls are the caller's to add), where
+// to send it, and the limits of the back channel.
 type Callback struct {
 	Client      nfs4.ClientID
 	Session     nfs4.SessionID
