@@ -133,7 +133,7 @@ func (f *openFile) lostLock(s nfs4.Status) {
 // stateid, or the file.
 func stateLost(s nfs4.Status) bool {
 	switch s {
-	case nfs4.ErrBadStateID, nfs4.ErrExpired, nfs4.ErrStaleStateID, nfs4.ErrAdminRevoked, nfs4.ErrOldStateID, nfs4.ErrStale, nfs4.ErrDelegRevoked:
+	case nfs4.ErrBadStateID, nfs4.ErrExpired, nfs4.ErrAdminRevoked, nfs4.ErrOldStateID, nfs4.ErrStale, nfs4.ErrDelegRevoked:
 		return true
 	}
 	return false

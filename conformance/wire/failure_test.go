@@ -159,7 +159,7 @@ func TestMDSRestart(t *testing.T) {
 	other.want(nfs4.ErrNoGrace, putFH(fh.Object), reclaimOpen(&nfs4.OpenRes{}))
 	// The old state is stale; the reclaim brings it back.
 	again.want(nfs4.ErrGrace, putFH(dir), openOp(openArgs("o", "f", 1), &nfs4.OpenRes{}))
-	again.want(nfs4.ErrStaleStateID, putFH(fh.Object), closeOp(or.Stateid))
+	again.want(nfs4.ErrBadStateID, putFH(fh.Object), closeOp(or.Stateid))
 	again.want(nfs4.OK, putFH(fh.Object), reclaimOpen(&or))
 	lock := newLock(&open{id: or.Stateid}, "l", nfs4.LockWrite, 0, 100)
 	lock.Reclaim = true

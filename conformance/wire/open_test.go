@@ -286,7 +286,7 @@ func TestLocks(t *testing.T) {
 			a := newLock(o, "x", nfs4.LockRead, 0, 1)
 			a.Locker.OpenStateid = nfs4.Stateid{Seqid: 1, Other: [12]byte{1}}
 			return a
-		}(), nfs4.ErrStaleStateID},
+		}(), nfs4.ErrBadStateID},
 	} {
 		if got := p.try(putFH(o.fh), lockOp(x.args, &r)); got != x.want {
 			t.Errorf("%s: %v, want %v", x.what, got, x.want)

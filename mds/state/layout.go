@@ -102,14 +102,11 @@ func (r LayoutGetReq) decide(c *Core, e env) Verdict {
 	return Verdict{Stateid: act.sid, Change: Change{act}}
 }
 
-// admit checks the stateid. One from before a restart is ErrBadStateID, which
-// makes Linux ask again with another; it passes ErrStaleStateID on to the
-// application.
+// admit checks the stateid.
 func (r LayoutGetReq) admit(c *Core) nfs4.Status {
 	k, _, s := c.parse(r.Stateid)
 	switch {
 	case s != nfs4.OK:
-		s = nfs4.ErrBadStateID
 	case k == kindLayout:
 		_, s = c.findGrant(r.Client, r.File, r.Stateid)
 	case k == kindDeleg:
@@ -319,7 +316,7 @@ func (r LayoutCommitReq) decide(c *Core, e env) Verdict {
 	st := cl.stakes[r.File]
 	v := Verdict{Writer: st != nil && (st.mayWrite() || st.grant != nil && st.grant.rw())}
 	switch {
-	case s == nfs4.ErrStaleStateID:
+	case !r.Stateid.IsSpecial() && c.foreign(r.Stateid):
 		if st != nil && st.mayWrite() {
 			return v
 		}

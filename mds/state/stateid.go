@@ -31,16 +31,21 @@ func (c *Core) mint(k kind, id nfs4.ClientID, file uint64) (nfs4.Stateid, uint64
 	return sid, c.next
 }
 
-// parse takes a stateid of this boot apart.
+// parse takes a stateid of this boot apart. One of an earlier boot is as bad as
+// any: NFS4ERR_STALE_STATEID is moot where sessions tell of the restart (RFC 8881
+// section 15.1.16.5), and has Linux look after its lease, which is in order, and
+// ask the same again for ever.
 func (c *Core) parse(sid nfs4.Stateid) (kind, uint64, nfs4.Status) {
-	if sid.IsSpecial() {
+	if sid.IsSpecial() || c.foreign(sid) {
 		return 0, 0, nfs4.ErrBadStateID
-	}
-	if binary.BigEndian.Uint32(sid.Other[:]) != c.cfg.Boot {
-		return 0, 0, nfs4.ErrStaleStateID
 	}
 	word := binary.BigEndian.Uint64(sid.Other[4:])
 	return kind(word >> 60), word & (1<<numBits - 1), nfs4.OK
+}
+
+// foreign says whether a stateid, which is no special one, is of another boot.
+func (c *Core) foreign(sid nfs4.Stateid) bool {
+	return binary.BigEndian.Uint32(sid.Other[:]) != c.cfg.Boot
 }
 
 // tag is 12 bits of a hash over client and file.

@@ -74,7 +74,7 @@ func TestMint(t *testing.T) {
 			t.Fatalf("%v is kind %d number %d, %v", sid, gotKind, gotNum, s)
 		}
 		sid.Other[3]++
-		if _, _, s := c.parse(sid); s != nfs4.ErrStaleStateID {
+		if _, _, s := c.parse(sid); s != nfs4.ErrBadStateID {
 			t.Fatalf("another boot's: %v", s)
 		}
 	}
