@@ -17,9 +17,30 @@ type delegHooks struct {
 	recall   func(*nfs4.CBRecallArgs) nfs4.Status
 	getattr  func(*nfs4.CBGetattrArgs) (nfs4.Attrs, nfs4.Status)
 	raw      *raw
+	// What a client may make use of, or not.
+	locks chan nfs4.CBNotifyLockArgs
+	any   chan nfs4.CBRecallAnyArgs
 }
 
-func newDelegHooks() delegHooks { return delegHooks{recalled: make(chan nfs4.CBRecallArgs, 1000)} }
+func newDelegHooks() delegHooks {
+	return delegHooks{recalled: make(chan nfs4.CBRecallArgs, 1000), locks: make(chan nfs4.CBNotifyLockArgs, 1000), any: make(chan nfs4.CBRecallAnyArgs, 1000)}
+}
+
+// hint keeps a callback for the test.
+func (h *delegHooks) hint(op nfs4.CBOpNum, d *xdr.Decoder) nfs4.Status {
+	if op == nfs4.CBNotifyLock {
+		var a nfs4.CBNotifyLockArgs
+		a.DecodeXDR(d)
+		a.FH = append(nfs4.FH(nil), a.FH...)
+		a.LockOwner.Owner = append([]byte(nil), a.LockOwner.Owner...)
+		h.locks <- a
+		return nfs4.OK
+	}
+	var a nfs4.CBRecallAnyArgs
+	a.DecodeXDR(d)
+	h.any <- a
+	return nfs4.OK
+}
 
 // onRecall sets how CB_RECALL is answered; onGetattr sets how CB_GETATTR is.
 func (p *peer) onRecall(f func(*nfs4.CBRecallArgs) nfs4.Status) {

@@ -102,6 +102,8 @@ func (p *peer) callback(_ context.Context, op nfs4.CBOpNum, d *xdr.Decoder, e *x
 		return p.cbGetattr(d, e)
 	case nfs4.CBNotifyDeviceID:
 		return p.cbNotifyDevice(d)
+	case nfs4.CBNotifyLock, nfs4.CBRecallAny:
+		return p.deleg.hint(op, d)
 	case nfs4.CBLayoutRecall:
 	default:
 		return nfs4.ErrNotSupp

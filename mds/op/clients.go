@@ -191,6 +191,7 @@ func (o *Ops) drop(_ context.Context, id nfs4.ClientID) {
 		o.wake()
 		o.mu.Unlock()
 		o.idle(gone.Idle)
+		o.notify(gone.Notify)
 		o.learnGrown(ctx, e.Grown)
 	})
 }

@@ -53,14 +53,17 @@ func (o *Ops) expire(ids []nfs4.ClientID) {
 const tendPause = time.Second
 
 // Tend does what only time brings about, until ctx ends: it ends courtesy
-// clients whose time is up, and sees to recalls that were never sent.
+// clients whose time is up, sees to recalls that were never sent, and tells those
+// who wait for a lock that nobody took.
 func (o *Ops) Tend(ctx context.Context) {
 	for sleep(ctx, tendPause) {
 		now := o.Now()
 		o.mu.Lock()
 		stale := o.State.Stale(now)
 		late, delegs := o.State.Overdue(now), o.State.OverdueDelegs(now)
+		waiters := o.State.Waiters()
 		o.mu.Unlock()
+		o.notify(waiters)
 		o.expire(stale)
 		for _, g := range late {
 			o.recall(ofLayout(g))

@@ -9,7 +9,8 @@ import (
 	"manifold/xdr/nfs4"
 )
 
-// lock: RFC 8881 section 18.10. A client that would wait polls.
+// lock: RFC 8881 section 18.10. A client that would wait polls, and is told when
+// it is worth it.
 func (o *Ops) lock(ctx context.Context, c *compound.Call, a *nfs4.LockArgs, r *nfs4.LockRes) nfs4.Status {
 	if s := o.lockable(ctx, c, a.LockType); s != nfs4.OK {
 		return s
@@ -17,6 +18,7 @@ func (o *Ops) lock(ctx context.Context, c *compound.Call, a *nfs4.LockArgs, r *n
 	req := state.LockReq{
 		Client: c.Client, File: here(c).Inode, NewOwner: a.Locker.NewLockOwner, Stateid: a.Locker.LockStateid,
 		Range: layout.Range{Offset: a.Offset, Length: a.Length}, Type: a.LockType, Reclaim: a.Reclaim,
+		CanCallback: o.caller.CanCallback(c.Client),
 	}
 	if req.NewOwner {
 		req.Stateid, req.Owner = a.Locker.OpenStateid, a.Locker.Owner.Owner
@@ -48,8 +50,11 @@ func (o *Ops) lockOnce(ctx context.Context, h layout.Handle, req state.LockReq) 
 	if s == nfs4.OK && !req.Reclaim {
 		s = o.undisturbed(ctx, h)
 	}
-	if s == nfs4.OK && !v.Change.IsZero() {
+	switch {
+	case s == nfs4.OK:
 		s = o.apply(v.Change)
+	case s == nfs4.ErrDenied && !v.Change.IsZero():
+		_ = o.apply(v.Change) // if the client is going, it will not wait
 	}
 	return v, s
 }

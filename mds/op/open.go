@@ -225,7 +225,8 @@ func (o *Ops) openOnce(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, o
 		return s
 	}
 	// A file without a name goes with its last open: nobody is to keep it.
-	op.req.CanCallback = in.Nlink > 0 && o.caller.CanCallback(c.Client)
+	calls := o.caller.CanCallback(c.Client)
+	op.req.CanCallback = calls && in.Nlink > 0
 	v := o.decide(op.req)
 	if v.Status != nfs4.OK {
 		return v.Status
@@ -252,6 +253,9 @@ func (o *Ops) openOnce(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, o
 	c.SetStateid(v.Stateid)
 	r.Stateid = v.Stateid
 	r.RFlags = nfs4.OpenResultLocktypePosix | nfs4.OpenResultPreserveUnlinked
+	if calls {
+		r.RFlags |= nfs4.OpenResultMayNotifyLock
+	}
 	r.Delegation = o.delegation(op, in, &v)
 	return nfs4.OK
 }

@@ -169,6 +169,7 @@ func (o *Ops) apply(ch state.Change) nfs4.Status {
 	o.wake()
 	o.mu.Unlock()
 	o.idle(e.Idle)
+	o.notify(e.Notify)
 	if !ok {
 		return nfs4.ErrExpired
 	}

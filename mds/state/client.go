@@ -45,6 +45,7 @@ type file struct {
 	// access and deny count the opens with OPEN4_SHARE_..._READ and _WRITE.
 	access, deny [2]int
 	locks        []byteLock // by first byte
+	waits        []lockWait // by arrival
 	blocked      int        // recalls under way that all layouts must wait for
 	writable     int        // layouts to write
 	delegs       int
@@ -223,8 +224,8 @@ func (c *Core) Expire(id nfs4.ClientID) Effects {
 	return e
 }
 
-// Forget drops a client and everything it holds. Effects are the Idle files. An
-// unknown client is no error.
+// Forget drops a client and everything it holds. Effects are the Idle files, and
+// whom to Notify. An unknown client is no error.
 func (c *Core) Forget(id nfs4.ClientID) Effects {
 	var e Effects
 	cl := c.clients[id]
@@ -245,6 +246,7 @@ func (c *Core) Forget(id nfs4.ClientID) Effects {
 		if had && !st.file.used() {
 			e.Idle = append(e.Idle, st.file.id)
 		}
+		e.Notify = append(e.Notify, c.release(st.file)...)
 		c.leave(st)
 	}
 	slices.Sort(e.Idle)

@@ -59,6 +59,7 @@ type Core struct {
 	layouts map[uint64]*grant
 	delegs  map[uint64]*deleg
 	onDS    map[layout.DSID]map[*grant]struct{}
+	waited  map[*file]struct{} // those with waits for locks
 	recalls map[*grant]struct{}
 	bulks   map[*client]struct{} // clients of which everything is recalled
 	// recalled is the delegations under recall, cooling the files that had one.
@@ -93,6 +94,7 @@ func New(cfg Config, now time.Time, record []string) (*Core, error) {
 		layouts: map[uint64]*grant{},
 		delegs:  map[uint64]*deleg{},
 		onDS:    map[layout.DSID]map[*grant]struct{}{},
+		waited:  map[*file]struct{}{},
 		recalls: map[*grant]struct{}{},
 		bulks:   map[*client]struct{}{},
 		waiting: map[string]struct{}{},

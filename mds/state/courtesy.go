@@ -100,7 +100,7 @@ func (c *Core) Courtesy(now time.Time, id nfs4.ClientID) bool {
 		return true
 	}
 	for _, st := range cl.stakes {
-		if st.grant != nil && st.grant.holds() && st.grant.recall != nil || st.deleg != nil && !st.deleg.due.IsZero() {
+		if st.grant != nil && st.grant.holds() && st.grant.recall != nil || st.deleg != nil && !st.deleg.due.IsZero() || st.waitedFor() {
 			return false
 		}
 	}

@@ -110,9 +110,9 @@ func (f *fuzzer) request() (nfs4.ClientID, uint64, Request) {
 	case 2:
 		return o.client, o.file, DowngradeReq{o.client, o.file, o.sid, uint32(f.n(4)), uint32(f.n(2))}
 	case 3:
-		return lo.client, lo.file, LockReq{lo.client, lo.file, false, lo.sid, owner, f.span(), nfs4.LockType(f.n(6)), odd}
+		return lo.client, lo.file, LockReq{lo.client, lo.file, false, lo.sid, owner, f.span(), nfs4.LockType(f.n(6)), odd, f.one(2)}
 	case 4:
-		return o.client, o.file, LockReq{o.client, o.file, true, o.sid, owner, f.span(), nfs4.LockType(f.n(6)), odd}
+		return o.client, o.file, LockReq{o.client, o.file, true, o.sid, owner, f.span(), nfs4.LockType(f.n(6)), odd, f.one(2)}
 	case 5:
 		return 0, 0, LocktReq{id, file, owner, f.span(), nfs4.LockType(f.n(6))}
 	case 6:
@@ -190,6 +190,8 @@ func (f *fuzzer) step(t *testing.T) {
 		f.c.Renew(id)
 	case 13:
 		f.expire(t, f.c.Stale(f.now))
+	case 14:
+		f.c.Waiters()
 	default:
 		f.decide(t)
 	}
@@ -227,7 +229,7 @@ func (f *fuzzer) decide(t *testing.T) {
 	if f.c.Counts() != before {
 		t.Fatalf("Decide changed %+v into %+v", before, f.c.Counts())
 	}
-	if v.Status != nfs4.OK && (!v.Change.IsZero() && v.Status != nfs4.ErrDelay || v.Stateid != (nfs4.Stateid{}) || v.Delegation.Type != 0) {
+	if v.Status != nfs4.OK && (!v.Change.IsZero() && v.Status != nfs4.ErrDelay && v.Status != nfs4.ErrDenied || v.Stateid != (nfs4.Stateid{}) || v.Delegation.Type != 0) {
 		t.Fatalf("%+v: %+v", r, v)
 	}
 	if v.Delegation.Type != 0 {
@@ -295,7 +297,7 @@ func runFuzz(t *testing.T, in []byte) {
 	}
 	checkInvariants(t, c)
 	if c.Counts() != (Counts{}) || len(c.files) != 0 || len(c.recalls) != 0 || len(c.onDS) != 0 ||
-		len(c.delegs) != 0 || len(c.recalled) != 0 || len(c.courtesy) != 0 {
+		len(c.delegs) != 0 || len(c.waited) != 0 || len(c.recalled) != 0 || len(c.courtesy) != 0 {
 		t.Fatalf("left over: %+v, %d files, %d recalls, %d data servers", c.Counts(), len(c.files), len(c.recalls), len(c.onDS))
 	}
 }

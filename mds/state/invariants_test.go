@@ -28,15 +28,28 @@ func checkInvariants(t *testing.T, c *Core) {
 	if all != c.n {
 		t.Fatalf("counts %+v, has %+v", c.n, all)
 	}
-	if len(c.opens) != all.Opens || len(c.owners) != all.Owners || len(c.layouts) != all.Layouts || len(c.delegs) != all.Delegs {
+	waits := 0
+	for f := range c.waited {
+		waits += len(f.waits)
+	}
+	if len(c.opens) != all.Opens || len(c.owners)+waits != all.Owners || len(c.layouts) != all.Layouts || len(c.delegs) != all.Delegs {
 		t.Fatalf("index %d %d %d %d, has %+v", len(c.opens), len(c.owners), len(c.layouts), len(c.delegs), all)
 	}
 	checkDelegs(t, c)
+	waited := 0
 	for id, f := range c.files {
 		if f.id != id || len(f.stakes) == 0 {
 			t.Fatalf("file %d under %d with %d stakes", f.id, id, len(f.stakes))
 		}
 		checkFile(t, f)
+		if _, listed := c.waited[f]; listed {
+			waited++
+		} else if len(f.waits) > 0 {
+			t.Fatalf("file %d has waits and is not listed", id)
+		}
+	}
+	if waited != len(c.waited) {
+		t.Fatal("waits on a file that is gone")
 	}
 	if len(c.bulks) > len(c.clients) {
 		t.Fatalf("%d recalls of everything", len(c.bulks))
@@ -150,6 +163,11 @@ func checkClient(t *testing.T, c *Core, cl *client) (n Counts) {
 				t.Fatalf("open has %+v, seen %b", o.share, o.seen)
 			}
 			n.Opens++
+			for _, w := range st.file.waits {
+				if w.open == o {
+					n.Owners++
+				}
+			}
 			writers += int(o.access >> 1 & 1)
 			for name, lo := range o.owners {
 				if lo.owner != name || lo.open != o || c.owners[lo.num] != lo {

@@ -151,6 +151,9 @@ func (r LockReq) decide(c *Core, e env) Verdict {
 		if r.Reclaim {
 			return refuse(nfs4.ErrReclaimConflict)
 		}
+		if v.Status == nfs4.ErrDenied {
+			v.Change = r.mayWait(c, o, owner, write)
+		}
 		return v
 	}
 	if s := c.room(cl, locks, f.growth(r.Client, owner, at, false)); s != nfs4.OK {
@@ -159,7 +162,7 @@ func (r LockReq) decide(c *Core, e env) Verdict {
 	act := lockAct{client: r.Client, open: o.num, owner: owner, at: at, write: write}
 	if lo := o.owners[owner]; lo != nil {
 		act.sid, act.num = bump(lo.sid), lo.num
-	} else if s := c.room(cl, owners, 1); s != nfs4.OK {
+	} else if s := c.room(cl, owners, 1); s != nfs4.OK && f.waitIndex(o, owner) < 0 {
 		return c.full(s, owners)
 	} else {
 		act.sid, act.num = c.mint(kindLock, r.Client, r.File)
@@ -194,7 +197,7 @@ type lockAct struct {
 	num    uint64
 }
 
-func (a lockAct) apply(c *Core, _ *Effects) bool {
+func (a lockAct) apply(c *Core, e *Effects) bool {
 	o := c.opens[a.open]
 	if _, s := c.client(a.client); s != nfs4.OK || o == nil {
 		return false
@@ -213,6 +216,13 @@ func (a lockAct) apply(c *Core, _ *Effects) bool {
 		lo.sid = a.sid
 	}
 	c.setRange(lo, a.at, a.write, a.unlock)
+	f := o.stake.file
+	if !a.unlock {
+		c.endWaits(f, func(w lockWait) bool { return w.open == o && w.owner == a.owner })
+	}
+	if a.unlock || !a.write {
+		e.Notify = c.release(f)
+	}
 	return true
 }
 

@@ -246,6 +246,7 @@ func (a closeAct) apply(c *Core, e *Effects) bool {
 	}
 	st := o.stake
 	c.dropOpen(o)
+	e.Notify = c.release(st.file)
 	if !st.file.used() {
 		e.Idle = append(e.Idle, a.file)
 	}
@@ -256,8 +257,10 @@ func (a closeAct) apply(c *Core, e *Effects) bool {
 	return true
 }
 
-// dropOpen ends an open and the locks taken through it. The stake stays.
+// dropOpen ends an open and the locks taken or waited for through it. The stake
+// stays.
 func (c *Core) dropOpen(o *open) {
+	c.endWaits(o.stake.file, func(w lockWait) bool { return w.open == o })
 	for _, lo := range o.owners {
 		c.dropOwner(lo)
 	}

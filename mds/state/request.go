@@ -75,9 +75,10 @@ type DowngradeReq struct {
 
 // LockReq is LOCK (RFC 8881 section 18.10). With NewOwner, Stateid is the open's
 // and Owner the lock-owner; else Stateid is the lock-owner's and Owner is not
-// looked at. A Type that waits is answered like the one that does not: waiting
-// is the caller's to make of ErrDenied. A lock-owner never conflicts with
-// itself: what it locks again changes its type.
+// looked at. A Type that waits is answered like the one that does not, at once;
+// but if the client CanCallback, the wait is noted, and ends with Effects.Notify
+// when the lock is free. A lock-owner never conflicts with itself: what it locks
+// again changes its type.
 //
 // Errors: ErrDenied (Verdict.Denied says who), ErrInval (an empty range, one
 // past 2^64, a Type that is none), ErrOpenMode, ErrGrace, ErrNoGrace, ErrReclaimBad,
@@ -91,6 +92,8 @@ type LockReq struct {
 	Range    layout.Range
 	Type     nfs4.LockType
 	Reclaim  bool
+	// CanCallback says that the client's back channel works.
+	CanCallback bool
 }
 
 // LocktReq is LOCKT (RFC 8881 section 18.11). ErrDenied comes with

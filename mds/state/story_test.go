@@ -237,6 +237,17 @@ func (s *story) show(cmd string) string {
 		return strconv.Itoa(c.Revoked(a.client()))
 	case "courtesy":
 		return fmt.Sprint(c.Courtesy(s.now, a.client()))
+	case "waits":
+		var out []string
+		if f := c.files[a.file()]; f != nil {
+			for _, w := range f.waits {
+				l := byteLock{w.span, w.write, &lockOwner{open: w.open, owner: w.owner}}.denied()
+				out = append(out, fmt.Sprintf("%d:%s %s %d+%s", l.Owner.ClientID, l.Owner.Owner, lockName(l.LockType), l.Offset, length(l.Length)))
+			}
+		}
+		return strings.Join(append(out, "end"), "\n")
+	case "waiters":
+		return "ok" + waiters(c.Waiters())
 	case "renew":
 		return fmt.Sprint(c.Renew(a.client()))
 	case "stale":
@@ -263,7 +274,7 @@ func (s *story) request(cmd string) Request {
 	case "downgrade":
 		return DowngradeReq{id, file, s.sid(), a.mode("access"), a.mode("deny")}
 	case "lock":
-		return LockReq{id, file, a.has("owner"), s.sid(), []byte(a["owner"]), a.span(), a.lockType(), a.has("reclaim")}
+		return LockReq{id, file, a.has("owner"), s.sid(), []byte(a["owner"]), a.span(), a.lockType(), a.has("reclaim"), !a.has("nocb")}
 	case "lockt":
 		return LocktReq{id, file, []byte(a["owner"]), a.span(), a.lockType()}
 	case "locku":
@@ -316,7 +327,7 @@ func (s *story) decide(r Request) string {
 	if v.Status != nfs4.OK {
 		if v.Status == nfs4.ErrDenied {
 			d := v.Denied
-			return fmt.Sprintf("%v by %d:%s %s %d+%s", v.Status, d.Owner.ClientID, d.Owner.Owner, lockName(d.LockType), d.Offset, length(d.Length))
+			return fmt.Sprintf("%v by %d:%s %s %d+%s", v.Status, d.Owner.ClientID, d.Owner.Owner, lockName(d.LockType), d.Offset, length(d.Length)) + s.begin(v)
 		}
 		return v.Status.String() + s.begin(v)
 	}
@@ -417,6 +428,13 @@ func (s *story) effects(e Effects) string {
 	}
 	if len(e.Idle) > 0 {
 		out += fmt.Sprintf(" idle%v", e.Idle)
+	}
+	return out + waiters(e.Notify)
+}
+
+func waiters(ws []Waiter) (out string) {
+	for _, w := range ws {
+		out += fmt.Sprintf(" notify %d:%s f=%d", w.Client, w.Owner, w.File)
 	}
 	return out
 }

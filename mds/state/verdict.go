@@ -21,10 +21,10 @@ type Verdict struct {
 	Delegation Delegation
 	WhyNone    nfs4.WhyNoDelegation
 	// Change is to be applied once what must be durable is. It is zero unless
-	// Status is OK or ErrDelay.
+	// Status is OK, ErrDelay or, to note who waits for a lock, ErrDenied.
 	Change Change
 	// Effects are what the Change is going to need: rows to keep along with it.
-	// Idle is never among them, Apply tells that.
+	// Idle and Notify are never among them, Apply tells those.
 	Effects Effects
 	// Denied says who holds the lock, with ErrDenied. Its Owner is not to be
 	// written to.
@@ -75,6 +75,8 @@ type Effects struct {
 	// name is gone too, a file can be freed. Under the file's lock, ask Opens
 	// again.
 	Idle []uint64
+	// Notify is who waits for locks that are free now: CB_NOTIFY_LOCK.
+	Notify []Waiter
 }
 
 // Grant is a layout that a client holds of a file.
@@ -121,7 +123,7 @@ type Delegation struct {
 type Counts struct {
 	Clients int
 	Opens   int // open-owner and file
-	Owners  int // lock-owner and open: lock stateids
+	Owners  int // lock-owner and open: lock stateids, and waits for a lock
 	Locks   int // byte ranges, after merging
 	Layouts int // client and file
 	// Delegs is delegations, client and file. As a limit it may be 0: none are
