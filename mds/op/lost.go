@@ -4,8 +4,45 @@ import (
 	"context"
 
 	"manifold/layout"
+	"manifold/mds/state"
 	"manifold/xdr/nfs4"
 )
+
+// mayOpenNew says whether an OPEN that is no reclaim may be granted yet, as far as
+// clients go that were lost in the restart. They must be off the record, durably:
+// after the next restart they must not reclaim what conflicts with it (RFC 8881
+// section 8.4.3). What they may still write concerns only who denies that.
+func (o *Ops) mayOpenNew(ctx context.Context, h layout.Handle, r *state.OpenReq) nfs4.Status {
+	if r.Reclaim || r.DelegCur {
+		return nfs4.OK
+	}
+	if s := o.awaitSettled(ctx); s != nfs4.OK {
+		return s
+	}
+	if r.Deny == nfs4.ShareDenyNone {
+		return nfs4.OK
+	}
+	return o.undisturbed(ctx, h)
+}
+
+// awaitSettled waits until no client may reclaim any more, also after another
+// restart: NFS4ERR_DELAY if that takes longer than cfg.Patience. It is for when
+// grace is over: then this is a matter of one transaction.
+func (o *Ops) awaitSettled(ctx context.Context) nfs4.Status {
+	select {
+	case <-o.settled:
+		return nfs4.OK
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.cfg.Patience)
+	defer cancel()
+	select {
+	case <-o.settled:
+		return nfs4.OK
+	case <-ctx.Done():
+		return nfs4.ErrDelay
+	}
+}
 
 // undisturbed is NFS4ERR_DELAY as long as a client that was lost in the restart,
 // or an earlier boot of one that came back, may still do I/O on a file: nobody

@@ -231,10 +231,8 @@ func (o *Ops) openOnce(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, o
 	if v.Status != nfs4.OK {
 		return v.Status
 	}
-	if op.req.Deny != nfs4.ShareDenyNone && !op.req.Reclaim {
-		if s := o.undisturbed(ctx, h); s != nfs4.OK {
-			return s
-		}
+	if s := o.mayOpenNew(ctx, h, &op.req); s != nfs4.OK {
+		return s
 	}
 	if op.cut {
 		zero := nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}

@@ -253,6 +253,35 @@ func TestRecords(t *testing.T) {
 	again.eventually("end of the record", func() bool { return len(ids(again)) == 0 })
 }
 
+// TestLostAreOffTheRecord: nothing new is granted before those who did not come
+// back in time are off the record: after one more restart they could reclaim what
+// conflicts with it.
+func TestLostAreOffTheRecord(t *testing.T) {
+	var failing atomic.Bool
+	mem := &storetest.Mem{}
+	mem.Fail = func([]store.Write) error {
+		if failing.Load() {
+			return errors.New("disk on fire")
+		}
+		return nil
+	}
+	newRig(t, mem).mount("lost").create("f")
+	r := newRig(t, mem)
+	p := r.mount("other")
+	open := []client.Op{putRoot(), {Num: nfs4.OpOpen, Args: &nfs4.OpenArgs{
+		ShareAccess: nfs4.ShareAccessBoth, Owner: nfs4.OpenOwner{Owner: []byte("o")}, Claim: nfs4.OpenClaim{Name: []byte("f")},
+	}, Res: &nfs4.OpenRes{}}}
+	p.want(nfs4.ErrGrace, open...)
+	failing.Store(true)
+	r.ops.mu.Lock()
+	r.ops.State.Unrecord(RecordName([]byte("lost"), nfs4.Verifier{1})) // as if its time were up
+	r.ops.wake()
+	r.ops.mu.Unlock()
+	p.want(nfs4.ErrDelay, open...)
+	failing.Store(false)
+	r.eventually("open", func() bool { return p.try(open...) == nfs4.OK })
+}
+
 func TestFileLocks(t *testing.T) {
 	var l fileLocks
 	unlock, err := l.lock(t.Context(), 7)

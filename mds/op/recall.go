@@ -49,10 +49,8 @@ func (o *Ops) alone(ctx context.Context, file uint64, client nfs4.ClientID) (unl
 	if s := o.graceGate(); s != nfs4.OK {
 		return nil, s
 	}
-	select {
-	case <-o.settled:
-	case <-wait.Done():
-		return nil, nfs4.ErrDelay
+	if s := o.awaitSettled(wait); s != nfs4.OK {
+		return nil, s
 	}
 	for {
 		unlock, s := o.lockToChange(wait, file, client)
