@@ -59,3 +59,27 @@ func TestNotifyLock(t *testing.T) {
 	p.awaitNotify(a, "second")
 	p.must(putFH(a.fh), lockOp(newLock(a, "second", nfs4.LockWriteW, 20, 1), &held))
 }
+
+// TestRecallAny: who has most of all delegations is asked for those that it makes
+// no use of, before there are none for others (RFC 8881 section 20.6).
+func TestRecallAny(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, func(c *mdsConfig) { c.MaxDelegations = 8 })
+	p, q := c.newPeer(t, "many"), c.newPeer(t, "few")
+	dir := p.dir()
+	q.delegated(dir, "q", nfs4.DelegateRead)
+	for i := range 6 {
+		p.delegated(dir, entryName(i), nfs4.DelegateRead)
+	}
+	select {
+	case a := <-p.deleg.any:
+		if a.ObjectsToKeep != 3 || a.TypeMask != nfs4.BitmapOf(nfs4.RecallAnyReadDeleg, nfs4.RecallAnyWriteDeleg) {
+			t.Errorf("%+v", a)
+		}
+	case <-time.After(patience):
+		t.Fatal("no CB_RECALL_ANY")
+	}
+	if len(q.deleg.any) != 0 {
+		t.Error("who has few is asked as well")
+	}
+}

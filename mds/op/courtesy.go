@@ -53,11 +53,17 @@ func (o *Ops) expire(ids []nfs4.ClientID) {
 const tendPause = time.Second
 
 // Tend does what only time brings about, until ctx ends: it ends courtesy
-// clients whose time is up, sees to recalls that were never sent, and tells those
-// who wait for a lock that nobody took.
+// clients whose time is up, sees to recalls that were never sent, tells those who
+// wait for a lock that nobody took, and asks for delegations that are too many.
 func (o *Ops) Tend(ctx context.Context) {
+	var asked time.Time
 	for sleep(ctx, tendPause) {
 		now := o.Now()
+		// Linux gives back all that it has not used since it was asked last, one
+		// after the other, however much it may keep: so this is not done often.
+		if now.Sub(asked) >= 2*o.cfg.Lease && o.recallAny() {
+			asked = now
+		}
 		o.mu.Lock()
 		stale := o.State.Stale(now)
 		late, delegs := o.State.Overdue(now), o.State.OverdueDelegs(now)

@@ -14,7 +14,7 @@ import (
 // notify tells clients, in the background, that locks which they wait for are
 // free: CB_NOTIFY_LOCK (RFC 8881 section 20.11). Who does not hear of it asks by
 // itself, after longer.
-func (o *Ops) notify(waiters []state.Waiter) {
+func (o *Ops) notify(waiters []state.LocktReq) {
 	for _, w := range waiters {
 		o.background(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, o.cfg.Lease/4)

@@ -269,6 +269,30 @@ func overtaken(now time.Time, given []state.Grant) (lists []nfs4.ReferringCallLi
 	return lists
 }
 
+// recallAny asks clients that have so many delegations that there will be none
+// for others to give back half: what they make no use of. It says whether there
+// are any.
+func (o *Ops) recallAny() bool {
+	o.mu.Lock()
+	surplus := o.State.Surplus()
+	keep := make([]int, len(surplus))
+	for i, id := range surplus {
+		keep[i] = o.State.CountsOf(id).Delegs / 2
+	}
+	o.mu.Unlock()
+	for i, id := range surplus {
+		o.background(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, o.cfg.Lease/4)
+			defer cancel()
+			args := &nfs4.CBRecallAnyArgs{ObjectsToKeep: uint32(keep[i]), TypeMask: nfs4.BitmapOf(nfs4.RecallAnyReadDeleg, nfs4.RecallAnyWriteDeleg)}
+			status, err := o.caller.Callback(ctx, id, nfs4.CBRecallAny, args, nil)
+			o.Log.Info("client asked to give back delegations: the limit is near", clientID(id),
+				zap.Int("keeps", keep[i]), zap.Stringer("answer", status), zap.Error(err))
+		})
+	}
+	return len(surplus) > 0
+}
+
 // clientID is how the log names a client.
 func clientID(id nfs4.ClientID) zap.Field {
 	return zap.String("clientid", fmt.Sprintf("%#x", uint64(id)))

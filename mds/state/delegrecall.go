@@ -132,6 +132,26 @@ func (c *Core) OverdueDelegs(now time.Time) []Delegation {
 	return out
 }
 
+// Surplus returns the clients that are to be asked with CB_RECALL_ANY (RFC 8881
+// section 20.6), in order: those that have most of what one client may have, and
+// once that goes for all together, those that have no less than others.
+func (c *Core) Surplus() []nfs4.ClientID {
+	var out []nfs4.ClientID
+	most := func(n, limit int) bool { return n > 0 && n >= limit-limit/8 }
+	holders := 0
+	for _, cl := range c.clients {
+		holders += min(cl.n.Delegs, 1)
+	}
+	for _, cl := range c.clients {
+		n := cl.n.Delegs
+		if most(n, c.cfg.PerClient.Delegs) || most(c.n.Delegs, c.cfg.Total.Delegs) && n*holders >= c.n.Delegs && n > 0 {
+			out = append(out, cl.id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // cooling is the files of which a delegation was recalled lately.
 type cooling struct {
 	at    map[uint64]time.Time

@@ -37,6 +37,13 @@ func spanOf(r layout.Range) span {
 	return span{r.Offset, r.Offset + r.Length - 1}
 }
 
+func (s span) asRange() layout.Range {
+	if s.last == math.MaxUint64 {
+		return layout.Range{Offset: s.first, Length: layout.ToEnd}
+	}
+	return layout.Range{Offset: s.first, Length: s.last - s.first + 1}
+}
+
 func (s span) overlaps(o span) bool { return s.first <= o.last && o.first <= s.last }
 
 // touches says whether the two together are one range.
@@ -55,6 +62,13 @@ func isWrite(t nfs4.LockType) (write, ok bool) {
 		return true, true
 	}
 	return false, false
+}
+
+func lockType(write bool) nfs4.LockType {
+	if write {
+		return nfs4.LockWrite
+	}
+	return nfs4.LockRead
 }
 
 // owned says whether lo is the lock-owner of that client and name.
@@ -90,13 +104,8 @@ func (f *file) contested(id nfs4.ClientID, owner string, s span, write bool) (v 
 
 // denied is how a lock in the way is told (RFC 8881 section 18.10.2).
 func (l byteLock) denied() nfs4.LockDenied {
-	d := nfs4.LockDenied{Offset: l.first, Length: layout.ToEnd, LockType: nfs4.LockRead}
-	if l.last != math.MaxUint64 {
-		d.Length = l.last - l.first + 1
-	}
-	if l.write {
-		d.LockType = nfs4.LockWrite
-	}
+	at := l.asRange()
+	d := nfs4.LockDenied{Offset: at.Offset, Length: at.Length, LockType: lockType(l.write)}
 	d.Owner.ClientID = l.by.open.stake.client.id
 	d.Owner.Owner = []byte(l.by.owner)
 	return d

@@ -16,13 +16,6 @@ type lockWait struct {
 	open  *open
 }
 
-// Waiter is a lock-owner who waits for a lock on File that is free now.
-type Waiter struct {
-	Client nfs4.ClientID
-	File   uint64
-	Owner  []byte
-}
-
 // waitIndex returns where the wait of a lock-owner through an open is, or -1.
 // There is one at most: a lock-owner that asks for another waits for that.
 func (f *file) waitIndex(o *open, owner string) int {
@@ -88,7 +81,7 @@ func (c *Core) endWaits(f *file, match func(lockWait) bool) {
 
 // release ends those waits on a file whose locks can be had now, all of them
 // together, in the order of arrival, and returns them.
-func (c *Core) release(f *file) (told []Waiter) {
+func (c *Core) release(f *file) (told []LocktReq) {
 	var taken []lockWait
 	c.endWaits(f, func(w lockWait) bool {
 		id := w.open.stake.client.id
@@ -96,7 +89,7 @@ func (c *Core) release(f *file) (told []Waiter) {
 			return false
 		}
 		taken = append(taken, w)
-		told = append(told, Waiter{Client: id, File: f.id, Owner: []byte(w.owner)})
+		told = append(told, LocktReq{Client: id, File: f.id, Owner: []byte(w.owner), Range: w.asRange(), Type: lockType(w.write)})
 		return true
 	})
 	return told
@@ -118,14 +111,14 @@ func (st *stake) waitedFor() bool {
 	})
 }
 
-// Waiters returns those who wait for locks that are free, by file: for instance
+// Waiters returns the locks that are waited for and free, by file: for instance
 // because who was told first did not want the lock any more. Each is told once,
 // so the caller asks now and then.
-func (c *Core) Waiters() []Waiter {
-	var out []Waiter
+func (c *Core) Waiters() []LocktReq {
+	var out []LocktReq
 	for f := range c.waited {
 		out = append(out, c.release(f)...)
 	}
-	slices.SortStableFunc(out, func(a, b Waiter) int { return cmp.Compare(a.File, b.File) })
+	slices.SortStableFunc(out, func(a, b LocktReq) int { return cmp.Compare(a.File, b.File) })
 	return out
 }

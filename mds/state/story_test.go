@@ -248,6 +248,8 @@ func (s *story) show(cmd string) string {
 		return strings.Join(append(out, "end"), "\n")
 	case "waiters":
 		return "ok" + waiters(c.Waiters())
+	case "surplus":
+		return fmt.Sprintf("%v", c.Surplus())
 	case "renew":
 		return fmt.Sprint(c.Renew(a.client()))
 	case "stale":
@@ -432,9 +434,9 @@ func (s *story) effects(e Effects) string {
 	return out + waiters(e.Notify)
 }
 
-func waiters(ws []Waiter) (out string) {
+func waiters(ws []LocktReq) (out string) {
 	for _, w := range ws {
-		out += fmt.Sprintf(" notify %d:%s f=%d", w.Client, w.Owner, w.File)
+		out += fmt.Sprintf(" notify %d:%s f=%d %s %d+%s", w.Client, w.Owner, w.File, lockName(w.Type), w.Range.Offset, length(w.Range.Length))
 	}
 	return out
 }

@@ -75,8 +75,9 @@ type Effects struct {
 	// name is gone too, a file can be freed. Under the file's lock, ask Opens
 	// again.
 	Idle []uint64
-	// Notify is who waits for locks that are free now: CB_NOTIFY_LOCK.
-	Notify []Waiter
+	// Notify is the locks that are waited for and free now, each as the LOCKT that
+	// says so: for CB_NOTIFY_LOCK.
+	Notify []LocktReq
 }
 
 // Grant is a layout that a client holds of a file.
