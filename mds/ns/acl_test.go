@@ -190,6 +190,26 @@ func TestSetACL(t *testing.T) {
 	f.want(err, nfs4.ErrInval) // only for what is new
 }
 
+// TestSetIDByACL: who may set a mode or an ACL without being the owner, or without
+// being in the group, does not thereby act as the one or in the other.
+func TestSetIDByACL(t *testing.T) {
+	f := newFixture(t)
+	h := f.file(alice, f.public(), "f", 0o700)
+	set := func(cred Cred, a *nfs4.Attrs, want uint32) {
+		t.Helper()
+		if _, err := f.trySetAttr(cred, h, a, false); err != nil || f.get(h).Mode != want {
+			t.Errorf("%v, mode %o, want %o", err, f.get(h).Mode, want)
+		}
+	}
+	const acl = "A::OWNER@:rwax A::1001:rwaxC A::GROUP@:x"
+	set(alice, withACL(t, acl), 0o710)
+	set(bob, mode(0o6710), 0o710)
+	set(alice, withACL(t, acl), 0o710)
+	set(root, &nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrOwnerGroup), OwnerGroup: []byte("777")}, 0o710)
+	set(root, mode(0o6600), 0o6600) // set-group-id and nobody in the group may execute
+	set(alice, withACL(t, acl), 0o4710)
+}
+
 // public is a directory that everybody may write to.
 func (f *fixture) public() layout.Handle {
 	f.Helper()

@@ -257,10 +257,26 @@ func (in *Inode) set(now time.Time, cred *Cred, s *settings) {
 	if (has(nfs4.AttrOwner) || has(nfs4.AttrOwnerGroup)) && in.Type != nfs4.TypeDir {
 		in.Mode = dropSetID(in.Mode)
 	}
-	if has(nfs4.AttrMode) && !cred.root() && !cred.in(in.GID) {
-		in.Mode &^= modeSetGID
+	if has(nfs4.AttrMode) || has(nfs4.AttrACL) {
+		in.Mode &^= foreignSetID(in, cred)
 	}
 	in.setTimes(s)
+}
+
+// foreignSetID returns the set-id bits that cred must not leave on a file whose
+// mode or ACL it sets: WRITE_ACL does not make somebody the owner, and who is not
+// in the group must not make a set-group-id file executable.
+func foreignSetID(in *Inode, cred *Cred) (bits uint32) {
+	if cred.root() {
+		return 0
+	}
+	if cred.UID != in.UID {
+		bits |= modeSetUID
+	}
+	if !cred.in(in.GID) {
+		bits |= modeSetGID
+	}
+	return bits
 }
 
 func (in *Inode) setTimes(s *settings) {

@@ -92,7 +92,7 @@ func (o *Ops) reclaimComplete(ctx context.Context, id nfs4.ClientID) error {
 		if err != nil || r.Complete {
 			return err
 		}
-		r.Complete = true
+		r.Complete = o.mayComplete(id)
 		return o.Cluster.PutClient(tx, r)
 	})
 	if s != nfs4.OK && s != nfs4.ErrNoEnt {

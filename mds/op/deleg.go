@@ -128,6 +128,9 @@ func (o *Ops) note(d *state.Delegation, in *ns.Inode) {
 // opened under it, though another client may have changed the file since (RFC
 // 8881 section 8.4.3).
 func (o *Ops) bar(ctx context.Context, id nfs4.ClientID) nfs4.Status {
+	o.mu.Lock()
+	o.barred[id] = o.barred[id] // from now on, for a RECLAIM_COMPLETE that comes in between
+	o.mu.Unlock()
 	was := false
 	s := o.update(ctx, func(tx store.Tx) error {
 		r, err := o.Cluster.Client(tx, id)
@@ -137,10 +140,10 @@ func (o *Ops) bar(ctx context.Context, id nfs4.ClientID) nfs4.Status {
 		was, r.Complete = r.Complete, false
 		return o.Cluster.PutClient(tx, r)
 	})
-	if s == nfs4.ErrNoEnt {
+	switch {
+	case s == nfs4.ErrNoEnt:
 		return nfs4.OK
-	}
-	if s == nfs4.OK && was {
+	case s == nfs4.OK && was:
 		o.mu.Lock()
 		o.barred[id] = true
 		o.mu.Unlock()
@@ -148,16 +151,29 @@ func (o *Ops) bar(ctx context.Context, id nfs4.ClientID) nfs4.Status {
 	return s
 }
 
+// mayComplete says whether a client that is done reclaiming is on record for the
+// next restart: not while it is barred.
+func (o *Ops) mayComplete(id nfs4.ClientID) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, barred := o.barred[id]; barred {
+		o.barred[id] = true
+		return false
+	}
+	return true
+}
+
 // unbar ends that when the client has freed all that was revoked. If it cannot be
 // kept, the client loses its state with the next restart, no more.
 func (o *Ops) unbar(ctx context.Context, id nfs4.ClientID) {
 	o.mu.Lock()
-	ends := o.barred[id] && o.State.Revoked(id) == 0
+	done := o.barred[id]
+	ends := o.State.Revoked(id) == 0
 	if ends {
 		delete(o.barred, id)
 	}
 	o.mu.Unlock()
-	if !ends {
+	if !ends || !done {
 		return
 	}
 	_ = o.update(ctx, func(tx store.Tx) error {

@@ -106,7 +106,7 @@ type Ops struct {
 	changed  chan struct{}
 	recalls  map[recallKey]bool
 	courtesy map[nfs4.ClientID]bool                   // clients whose lease ran out, and that stay
-	barred   map[nfs4.ClientID]bool                   // clients that may not reclaim: see bar
+	barred   map[nfs4.ClientID]bool                   // clients that may not reclaim (see bar), and whether they are done reclaiming
 	given    map[uint64]given                         // delegations to write, by file
 	watchers map[nfs4.DeviceID]map[nfs4.ClientID]bool // who is told that a device is gone
 	old      map[string][]nfs4.ClientID               // client ids from before the start, by owner

@@ -282,6 +282,44 @@ func TestLostAreOffTheRecord(t *testing.T) {
 	r.eventually("open", func() bool { return p.try(open...) == nfs4.OK })
 }
 
+// TestBarred: a client that has a revoked delegation not yet freed is not on
+// record, though it was not done reclaiming when that was revoked.
+func TestBarred(t *testing.T) {
+	r := newRig(t, &storetest.Mem{})
+	id := r.mount("a").ClientID()
+	complete := func(set func(*ns.ClientRecord)) (is bool) {
+		t.Helper()
+		must(t, r.ops.Store.Update(t.Context(), func(tx store.Tx) error {
+			c, err := r.ops.Cluster.Client(tx, id)
+			if set(&c); err == nil {
+				err = r.ops.Cluster.PutClient(tx, c)
+			}
+			is = c.Complete
+			return err
+		}))
+		return is
+	}
+	look := func(*ns.ClientRecord) {}
+	if !complete(look) {
+		t.Fatal("not on record")
+	}
+	complete(func(c *ns.ClientRecord) { c.Complete = false })
+	if s := r.ops.bar(t.Context(), id); s != nfs4.OK {
+		t.Fatal(s)
+	}
+	must(t, r.ops.reclaimComplete(t.Context(), id))
+	if complete(look) {
+		t.Error("on record after RECLAIM_COMPLETE")
+	}
+	r.ops.unbar(t.Context(), id) // it has nothing left to free
+	if !complete(look) {
+		t.Error("not on record when all is freed")
+	}
+	if len(r.ops.barred) != 0 {
+		t.Error("barred still")
+	}
+}
+
 func TestFileLocks(t *testing.T) {
 	var l fileLocks
 	unlock, err := l.lock(t.Context(), 7)

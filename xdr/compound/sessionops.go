@@ -203,6 +203,9 @@ func (s *Server) reclaimComplete(ctx context.Context, c *Call, a *nfs4.ReclaimCo
 	if !a.OneFS && !done && s.cfg.Hooks.ReclaimComplete != nil {
 		if err := s.cfg.Hooks.ReclaimComplete(ctx, c.Client); err != nil {
 			s.cfg.Log.Error("RECLAIM_COMPLETE not kept", zap.Stringer("client", c.Remote), zap.Error(err))
+			if errors.Is(err, nfs4.ErrDelay) {
+				return nfs4.ErrDelay // the server stops
+			}
 			return nfs4.ErrServerFault
 		}
 	}
