@@ -46,7 +46,7 @@ func TestGetattr(t *testing.T) {
 		nfs4.AttrMaxRead, nfs4.AttrMaxWrite, nfs4.AttrTimeDelta, nfs4.AttrChangeAttrType, nfs4.AttrMaxLink, nfs4.AttrMaxName,
 		nfs4.AttrFilesAvail, nfs4.AttrFilesFree, nfs4.AttrFilesTotal, nfs4.AttrSpaceAvail, nfs4.AttrSpaceFree, nfs4.AttrSpaceTotal,
 		nfs4.AttrTimeAccessSet, nfs4.AttrTimeModifySet, nfs4.AttrTimeCreate, nfs4.AttrCaseInsensitive, nfs4.AttrCasePreserving,
-		nfs4.AttrACLSupport, nfs4.AttrLayoutBlksize, nfs4.AttrXattrSupport,
+		nfs4.AttrACLSupport, nfs4.AttrLayoutBlksize, nfs4.AttrXattrSupport, nfs4.AttrFSCharsetCap,
 	)
 	if missing := need.Without(supported); !missing.IsZero() {
 		eachAttr(missing, func(a nfs4.Attr) { t.Errorf("attribute %d is not supported", a) })
@@ -77,6 +77,7 @@ func TestGetattr(t *testing.T) {
 		"layout types": len(a.FSLayoutTypes) == 1 && a.FSLayoutTypes[0] == nfs4.LayoutFiles,
 		"I/O size":     a.MaxRead == 1<<20 && a.MaxWrite == 1<<20, "largest file": a.MaxFileSize == math.MaxInt64,
 		"name": a.MaxName == 255, "max link": a.MaxLink > 1000, "links supported": a.LinkSupport && a.SymlinkSupport,
+		"charset":     a.FSCharsetCap == nfs4.CharsetContainsNonUTF8,
 		"case":        a.CasePreserving && !a.CaseInsensitive,
 		"change type": a.ChangeAttrType == nfs4.ChangeMonotonicIncr || a.ChangeAttrType == nfs4.ChangeVersionCounter,
 		"exclusive":   a.SuppattrExclcreat.Has(nfs4.AttrMode) && a.SuppattrExclcreat.Without(a.SupportedAttrs).IsZero(),

@@ -65,7 +65,7 @@ func ofServer() nfs4.Bitmap {
 		nfs4.AttrCaseInsensitive, nfs4.AttrCasePreserving, nfs4.AttrChownRestricted, nfs4.AttrHomogeneous,
 		nfs4.AttrMaxFileSize, nfs4.AttrMaxLink, nfs4.AttrMaxName, nfs4.AttrMaxRead, nfs4.AttrMaxWrite,
 		nfs4.AttrNoTrunc, nfs4.AttrTimeDelta, nfs4.AttrFSLayoutTypes, nfs4.AttrLayoutBlksize,
-		nfs4.AttrLayoutAlignment, nfs4.AttrSuppattrExclcreat, nfs4.AttrChangeAttrType, nfs4.AttrXattrSupport,
+		nfs4.AttrLayoutAlignment, nfs4.AttrSuppattrExclcreat, nfs4.AttrChangeAttrType, nfs4.AttrXattrSupport, nfs4.AttrFSCharsetCap,
 	)
 }
 
@@ -122,6 +122,7 @@ func (o *Ops) fillServer(minor uint32, a *nfs4.Attrs) {
 	a.FSLayoutTypes = []nfs4.LayoutType{o.Driver.Type()}
 	a.LayoutBlksize, a.LayoutAlignment = layoutBlock, layoutBlock
 	a.ChangeAttrType = nfs4.ChangeMonotonicIncr
+	a.FSCharsetCap = nfs4.CharsetContainsNonUTF8
 }
 
 // openArguments is what OPEN knows (RFC 9754), by number as bits. Delegations of

@@ -31,7 +31,7 @@ const (
 	MaxFH           = 128     // NFS4_FHSIZE, bytes in a filehandle
 	MaxOpaque       = 1024    // NFS4_OPAQUE_LIMIT, bytes in an owner, a scope, a server name
 	MaxName         = 4096    // bytes accepted in a component4 before ValidName judges it
-	MaxLink         = 4096    // bytes in a symbolic link
+	MaxLink         = 8192    // bytes accepted in a symbolic link before a server judges it
 	MaxTag          = 1024    // bytes in a compound's tag
 	MaxOwner        = 1024    // bytes in owner, owner_group and the who of an ACE
 	MaxACEs         = 1024    // entries in an ACL

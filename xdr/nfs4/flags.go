@@ -116,6 +116,12 @@ const (
 	LayoutSCSI      LayoutType = 5 // LAYOUT4_SCSI
 )
 
+// Bits of the attribute fs_charset_cap (RFC 8881 section 14.4).
+const (
+	CharsetContainsNonUTF8 = 1 // FSCHARSET_CAP4_CONTAINS_NON_UTF8
+	CharsetAllowsOnlyUTF8  = 2 // FSCHARSET_CAP4_ALLOWS_ONLY_UTF8
+)
+
 // IOMode is a layoutiomode4.
 type IOMode uint32
 
