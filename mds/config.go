@@ -17,11 +17,15 @@
 // Opens, byte-range locks and delegations are in memory. Over a restart of this
 // server their clients reclaim them: those that were on record, are of the same
 // boot, and had said before that they were done reclaiming. Until all of them
-// are back, or grace is over, nobody gets what they might reclaim. Layouts are
-// not reclaimed: clients go on with those they have until they have reclaimed,
-// or grace is over, and then the data servers refuse the old ones. Reply caches
-// do not survive; a client that had no answer does its request again, and what
-// protects it is the request's own form (an exclusive create's verifier).
+// are back, or grace is over, nobody gets what they might reclaim; who comes
+// later reclaims nothing, nor after the next restart. Neither does a client that
+// has a revoked delegation it has not freed. Who waits for a lock asks again.
+//
+// Layouts are not reclaimed: clients go on with those they have until they have
+// reclaimed, or grace is over, and then the data servers refuse the old ones.
+// Reply caches do not survive; a client that had no answer does its request
+// again, and what protects it is the request's own form (an exclusive create's
+// verifier).
 //
 // A size that a client had not committed survives with the data: the store
 // knows which files were being written, and the data servers are asked.

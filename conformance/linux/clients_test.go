@@ -83,11 +83,13 @@ func locks(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 		hold(t)
+		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), opLimit)
 		defer cancel()
 		if _, err := waiting.Wait(ctx); err != nil {
 			t.Errorf("a lock that was waited for: %v", err)
 		}
+		t.Logf("a lock that is waited for is had %v after it is free", time.Since(begin).Round(time.Millisecond))
 		shared := a.hold(t, work.Lock{Path: path.Join(dirA, name), Len: 10})
 		b.do(t, work.Lock{Path: path.Join(dirB, name), Do: "try", Len: 10})
 		b.taken(t, work.Lock{Path: path.Join(dirB, name), Len: 10, Write: true})

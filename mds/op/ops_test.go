@@ -274,7 +274,10 @@ func TestLostAreOffTheRecord(t *testing.T) {
 	p.want(nfs4.ErrGrace, open...)
 	failing.Store(true)
 	r.ops.mu.Lock()
-	r.ops.State.Unrecord(RecordName([]byte("lost"), nfs4.Verifier{1})) // as if its time were up
+	_, _, waiting := r.ops.State.Grace(r.ops.Now())
+	for _, name := range waiting { // as if their time were up
+		r.ops.State.Unrecord(name)
+	}
 	r.ops.wake()
 	r.ops.mu.Unlock()
 	p.want(nfs4.ErrDelay, open...)

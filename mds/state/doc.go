@@ -13,7 +13,8 @@
 // open-owner's share of one file; a lock-owner's ranges of a file hang on the
 // open they were taken through; a layout is everything that one client holds of
 // one file, always the whole file; a delegation is one client's of one file, to
-// read or to write. Each of them has one stateid.
+// read or to write. Each of them has one stateid. A wait is a lock-owner's for a
+// lock that another holds: a note, to tell it when that is free.
 //
 // A delegation to write bars every open of another client, one to read those
 // that write or deny reading, and until it is back or revoked such an OPEN is
