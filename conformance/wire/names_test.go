@@ -150,6 +150,8 @@ func TestTypes(t *testing.T) {
 		{"dir", resize(anon, 0), nfs4.ErrIsDir},
 		{"link", resize(anon, 0), nfs4.ErrInval},
 		{"dir", client.Op{Num: nfs4.OpLockT, Args: &nfs4.LockTArgs{LockType: nfs4.LockRead, Length: 1}, Res: &nfs4.LockTRes{}}, nfs4.ErrIsDir},
+		{"link", client.Op{Num: nfs4.OpLockT, Args: &nfs4.LockTArgs{LockType: nfs4.LockRead, Length: 1}, Res: &nfs4.LockTRes{}}, nfs4.ErrSymlink},
+		{"fifo", client.Op{Num: nfs4.OpLockT, Args: &nfs4.LockTArgs{LockType: nfs4.LockRead, Length: 1}, Res: &nfs4.LockTRes{}}, nfs4.ErrWrongType},
 		{"dir", layoutGetOp(layoutGetArgs(anon, nfs4.IOModeRead), &nfs4.LayoutGetRes{}), nfs4.ErrLayoutUnavailable},
 	} {
 		if got := p.try(putFH(dir), lookup(x.name), x.op); got != x.want {

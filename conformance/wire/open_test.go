@@ -192,7 +192,10 @@ func TestShareReservations(t *testing.T) {
 	// A truncating open that is denied cuts nothing.
 	a := creating(openArgs("q", "f", 2), nfs4.CreateHow{Attrs: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}})
 	q.want(nfs4.ErrShareDenied, putFH(dir), openOp(a, &nfs4.OpenRes{}))
+	a.ShareAccess = nfs4.ShareAccessRead // but it would cut
+	q.want(nfs4.ErrShareDenied, putFH(dir), openOp(a, &nfs4.OpenRes{}))
 	o.close()
+	q.want(nfs4.OK, putFH(dir), openOp(a, &nfs4.OpenRes{}))
 	// Upgrade, downgrade, close.
 	up, _ := share(p, "p", 1, 0)
 	p.want(nfs4.ErrInval, putFH(up.fh), downgradeOp(up.id, 2, 0))

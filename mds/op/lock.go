@@ -18,7 +18,7 @@ func (o *Ops) lock(ctx context.Context, c *compound.Call, a *nfs4.LockArgs, r *n
 	req := state.LockReq{
 		Client: c.Client, File: here(c).Inode, NewOwner: a.Locker.NewLockOwner, Stateid: a.Locker.LockStateid,
 		Range: layout.Range{Offset: a.Offset, Length: a.Length}, Type: a.LockType, Reclaim: a.Reclaim,
-		CanCallback: o.caller.CanCallback(c.Client),
+		CanCallback: a.LockType >= nfs4.LockReadW && o.caller.CanCallback(c.Client),
 	}
 	if req.NewOwner {
 		req.Stateid, req.Owner = a.Locker.OpenStateid, a.Locker.Owner.Owner
@@ -99,15 +99,10 @@ func (o *Ops) lockable(ctx context.Context, c *compound.Call, t nfs4.LockType) n
 		return s
 	}
 	in, s := o.inode(ctx, here(c))
-	switch {
-	case s != nfs4.OK:
+	if s != nfs4.OK {
 		return s
-	case in.Type == nfs4.TypeDir:
-		return nfs4.ErrIsDir
-	case in.Type != nfs4.TypeReg:
-		return nfs4.ErrInval
 	}
-	return nfs4.OK
+	return regular(in)
 }
 
 func lockType(t nfs4.LockType) nfs4.Status {

@@ -235,11 +235,7 @@ func (o *Ops) openOnce(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, o
 		return s
 	}
 	if op.cut {
-		zero := nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}
-		if _, s := o.setSize(ctx, c, h, &zero, true); s != nfs4.OK {
-			return s
-		}
-		if in, s = o.stillThere(ctx, h); s != nfs4.OK {
+		if in, s = o.cutOpened(ctx, c, h, op); s != nfs4.OK {
 			return s
 		}
 	}
@@ -256,6 +252,26 @@ func (o *Ops) openOnce(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, o
 	}
 	r.Delegation = o.delegation(op, in, &v)
 	return nfs4.OK
+}
+
+// cutOpened makes a file empty that is about to be opened. One that is opened for
+// reading is written to all the same: nobody may deny that.
+func (o *Ops) cutOpened(ctx context.Context, c *compound.Call, h layout.Handle, op *opening) (*ns.Inode, nfs4.Status) {
+	if op.req.Access&nfs4.ShareAccessWrite == 0 {
+		write := state.IOReq{Client: c.Client, File: h.Inode, Stateid: nfs4.StateidAnonymous(), Write: true}
+		switch s := o.decide(write).Status; s {
+		case nfs4.OK:
+		case nfs4.ErrLocked:
+			return nil, nfs4.ErrShareDenied
+		default:
+			return nil, s
+		}
+	}
+	zero := nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize)}
+	if _, s := o.setSize(ctx, c, h, &zero, true); s != nfs4.OK {
+		return nil, s
+	}
+	return o.stillThere(ctx, h)
 }
 
 // lockToOpen takes the file's lock. If the open will cut the file, nobody else
