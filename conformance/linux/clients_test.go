@@ -82,8 +82,9 @@ func locks(t *testing.T, w *world) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		hold(t)
+		b.taken(t, work.Lock{Path: path.Join(dirB, name), Off: 120, Len: 1}) // meanwhile the other asked
 		begin := time.Now()
+		hold(t)
 		ctx, cancel := context.WithTimeout(t.Context(), opLimit)
 		defer cancel()
 		if _, err := waiting.Wait(ctx); err != nil {

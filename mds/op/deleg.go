@@ -129,7 +129,9 @@ func (o *Ops) note(d *state.Delegation, in *ns.Inode) {
 // 8881 section 8.4.3).
 func (o *Ops) bar(ctx context.Context, id nfs4.ClientID) nfs4.Status {
 	o.mu.Lock()
-	o.barred[id] = o.barred[id] // from now on, for a RECLAIM_COMPLETE that comes in between
+	if _, already := o.barred[id]; !already {
+		o.barred[id] = false // from now on, for a RECLAIM_COMPLETE that comes in between
+	}
 	o.mu.Unlock()
 	was := false
 	s := o.update(ctx, func(tx store.Tx) error {

@@ -31,14 +31,17 @@ type waitAct struct {
 	write  bool
 }
 
+// maxWaits bounds the waits on one file, which every unlock of it looks at.
+const maxWaits = 1024
+
 // mayWait returns the Change that notes the wait for a lock that is denied: none
 // if there is no room for it. A wait counts as a lock-owner, whether that has
 // locks or not, so that waits are bounded with those.
 func (r LockReq) mayWait(c *Core, o *open, owner string, write bool) Change {
 	waits := r.Type == nfs4.LockReadW || r.Type == nfs4.LockWriteW
-	cl := o.stake.client
-	if !waits || !r.CanCallback || r.Reclaim ||
-		o.stake.file.waitIndex(o, owner) < 0 && c.room(cl, owners, 1) != nfs4.OK {
+	f := o.stake.file
+	another := f.waitIndex(o, owner) < 0
+	if !waits || !r.CanCallback || another && (len(f.waits) >= maxWaits || c.room(o.stake.client, owners, 1) != nfs4.OK) {
 		return Change{}
 	}
 	return Change{waitAct{client: r.Client, open: o.num, owner: owner, at: spanOf(r.Range), write: write}}
