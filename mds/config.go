@@ -62,8 +62,9 @@ type Config struct {
 	Control string
 	// Lease is the lease time: 90 s. From 5 s to 1 h.
 	Lease time.Duration
-	// Grace is how long clients may reclaim after a restart: the lease and a
-	// tenth. It ends as soon as all of them have.
+	// Grace is how long clients may reclaim after a restart: the lease, or that
+	// from before the restart if it was longer, and a tenth. It ends as soon as all
+	// of them have.
 	Grace time.Duration
 	// NoProxyIO refuses READ and WRITE here, so that I/O that does not take the
 	// way to the data servers fails: for tests.
@@ -116,9 +117,6 @@ func (c Config) withDefaults() Config {
 	if c.Lease == 0 {
 		c.Lease = defaultLease
 	}
-	if c.Grace == 0 {
-		c.Grace = c.Lease + c.Lease/10
-	}
 	if c.StripeUnit == 0 {
 		c.StripeUnit = defaultUnit
 	}
@@ -154,7 +152,7 @@ func (c Config) Validate() error {
 		bad(err == nil, "%s: %q is not host:port", name, addr)
 	}
 	bad(c.Lease >= 5*time.Second && c.Lease <= time.Hour, "lease: %v is not between 5s and 1h", c.Lease)
-	bad(c.Grace > 0 && c.Grace <= 2*time.Hour, "grace: %v is not between 0 and 2h", c.Grace)
+	bad(c.Grace >= 0 && c.Grace <= 2*time.Hour, "grace: %v is not between 0 and 2h", c.Grace)
 	bad(validUnit(c.StripeUnit), "stripe unit: %d is not a multiple of %d up to %d", c.StripeUnit, unitGranule, maxUnit)
 	bad(c.Width >= 0 && c.Width <= maxWidth, "width: %d is not between 0 and %d", c.Width, maxWidth)
 	bad(c.Token == "" || len(c.Token) >= 16, "token: shorter than 16 bytes")

@@ -75,6 +75,29 @@ func TestStarts(t *testing.T) {
 	}
 }
 
+// TestGraceCoversLease: grace is as long as the lease that clients were told
+// before the restart, and one that the administrator chose is what it is.
+func TestGraceCoversLease(t *testing.T) {
+	cfg := valid(t)
+	for i, x := range []struct{ lease, grace, want time.Duration }{
+		{60 * time.Second, 0, 66 * time.Second},
+		{10 * time.Second, 0, 66 * time.Second},
+		{10 * time.Second, 0, 11 * time.Second},
+		{20 * time.Second, 0, 22 * time.Second},
+		{10 * time.Second, 5 * time.Second, 5 * time.Second},
+	} {
+		cfg.Lease, cfg.Grace = x.lease, x.grace
+		s, err := New(cfg, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.stateConfig().Grace; got != x.want {
+			t.Errorf("start %d: grace %v, want %v", i, got, x.want)
+		}
+		s.close()
+	}
+}
+
 // TestNewFails gives everything back: the store and the addresses are free.
 func TestNewFails(t *testing.T) {
 	cfg := valid(t)

@@ -85,7 +85,7 @@ func New(cfg Config, opt Options) (_ *Server, err error) {
 		return nil, fmt.Errorf("metadata store: %w", err)
 	}
 	ctx := context.Background()
-	if s.service, err = start(ctx, s.store, s.started); err != nil {
+	if s.service, err = start(ctx, s.store, s.started, s.cfg.Lease); err != nil {
 		return nil, err
 	}
 	if err := s.wire(ctx); err != nil {
@@ -156,9 +156,20 @@ func (s *Server) stateConfig() state.Config {
 		total.Delegs = s.cfg.MaxDelegations
 	}
 	return state.Config{
-		Boot: s.service.rec.Boots, Grace: s.cfg.Grace, Recall: s.cfg.Lease, DelegPause: s.cfg.Lease / 3,
+		Boot: s.service.rec.Boots, Grace: s.grace(), Recall: s.cfg.Lease, DelegPause: s.cfg.Lease / 3,
 		Courtesy: max(s.cfg.Courtesy, 0), PerClient: total, Total: total,
 	}
+}
+
+// grace is how long clients may reclaim: at least the lease that they were told
+// before the restart (RFC 8881 section 8.4.2), unless the configuration says
+// otherwise.
+func (s *Server) grace() time.Duration {
+	if s.cfg.Grace > 0 {
+		return s.cfg.Grace
+	}
+	lease := max(s.cfg.Lease, s.service.lease)
+	return lease + lease/10
 }
 
 func (s *Server) sessionConfig() session.Config {

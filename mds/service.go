@@ -28,12 +28,13 @@ type service struct {
 	volume *ns.Volume
 	names  []string                   // clients on record, see op.LoadRecords
 	old    map[string][]nfs4.ClientID // their client ids
+	lease  time.Duration              // that of the start before this one, 0 if there was none
 }
 
 // start reads the service from the store, makes it at the first start, and
 // counts the start: the number is in client ids and stateids, so that those of
-// an earlier start are told apart.
-func start(ctx context.Context, st store.Store, now time.Time) (service, error) {
+// an earlier start are told apart. lease is what clients will be told.
+func start(ctx context.Context, st store.Store, now time.Time, lease time.Duration) (service, error) {
 	var fresh struct {
 		cluster [16]byte
 		key     layout.Key
@@ -55,6 +56,8 @@ func start(ctx context.Context, st store.Store, now time.Time) (service, error) 
 		if err != nil {
 			return err
 		}
+		s.lease = time.Duration(s.rec.Lease) * time.Second
+		s.rec.Lease = uint32(lease / time.Second)
 		s.rec.Boots++
 		if err = c.PutService(tx, s.rec); err != nil {
 			return err

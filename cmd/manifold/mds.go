@@ -30,7 +30,7 @@ func (f *mdsFlags) register(fs *pflag.FlagSet, listen string) {
 	f.Options.Register(fs)
 	fs.StringVar(&f.cfg.Listen, "listen", listen, "`HOST:PORT` that clients mount from")
 	fs.DurationVar(&f.cfg.Lease, "lease", 90*time.Second, "how long a client's state outlives its last word, from 5s to 1h")
-	fs.DurationVar(&f.cfg.Grace, "grace", 0, "how long clients may reclaim after a restart (default: the lease and a tenth)")
+	fs.DurationVar(&f.cfg.Grace, "grace", 0, "how long clients may reclaim after a restart (default: the lease, or the one before the restart if longer, and a tenth)")
 	fs.BoolVar(&f.deleg, "delegations", true, "let clients that have a file to themselves open, close and lock it by themselves")
 	fs.DurationVar(&f.cfg.Courtesy, "courtesy", 24*time.Hour, "how long a client whose lease ran out keeps what nobody else wants; 0 is not at all")
 	fs.Var(&f.unit, "stripe-unit", "of new files: a `SIZE` such as 64KiB or 4M, a multiple of 4KiB (default 1MiB)")

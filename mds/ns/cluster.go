@@ -18,6 +18,7 @@ type Cluster struct{}
 type ServiceRecord struct {
 	ClusterID [16]byte // random, made once
 	Boots     uint32   // raised by each start or takeover: the upper half of client ids
+	Lease     uint32   // seconds, as clients were told since the last of them; 0: not known
 }
 
 // ClientRecord is a client that may have state: it is made when the client id
@@ -57,6 +58,9 @@ func (Cluster) Service(tx store.Tx) (ServiceRecord, error) {
 	}
 	copy(r.ClusterID[:], d.Fixed(len(r.ClusterID)))
 	r.Boots = d.Uint32()
+	if d.Remaining() > 0 { // earlier rows do not have it
+		r.Lease = d.Uint32()
+	}
 	return r, closeRow(key, &d, true)
 }
 
@@ -65,6 +69,7 @@ func (Cluster) PutService(tx store.Tx, r ServiceRecord) error {
 	e := newRow(formService, 32)
 	e.Fixed(r.ClusterID[:])
 	e.Uint32(r.Boots)
+	e.Uint32(r.Lease)
 	return putRow(tx, []byte{prefixService}, &e)
 }
 

@@ -147,7 +147,7 @@ func TestCluster(t *testing.T) {
 		f.want(err, nfs4.ErrNoEnt)
 		return nil
 	})
-	service := ServiceRecord{ClusterID: [16]byte{1, 2}, Boots: 1<<32 - 1}
+	service := ServiceRecord{ClusterID: [16]byte{1, 2}, Boots: 1<<32 - 1, Lease: 90}
 	clients := []ClientRecord{
 		{ID: 1, Owner: []byte("Linux NFSv4.1 a"), Verifier: nfs4.Verifier{7}, Principal: []byte("sys"), Complete: true},
 		{ID: 1<<64 - 1, Owner: bytes.Repeat([]byte{0}, 1024), Principal: bytes.Repeat([]byte{1}, 1024)},
