@@ -93,6 +93,9 @@ type Config struct {
 	// ManageGIDs looks the groups of users up on this machine, in place of those
 	// that clients send, which are 16 at most.
 	ManageGIDs bool
+	// UTF8Names refuses new names that are not UTF-8. Names that are there already
+	// stay what they are.
+	UTF8Names bool
 }
 
 // Options are a Server's surroundings. Nil ones are silent.

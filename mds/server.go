@@ -125,7 +125,7 @@ func (s *Server) wire(ctx context.Context) (err error) {
 	})
 	var boot nfs4.Verifier
 	rand.Read(boot[:])
-	s.ops = op.New(op.Config{Lease: s.cfg.Lease, NoProxyIO: s.cfg.NoProxyIO, Patience: patience, Exports: s.cfg.Exports}, op.Parts{
+	s.ops = op.New(op.Config{Lease: s.cfg.Lease, NoProxyIO: s.cfg.NoProxyIO, Patience: patience, Exports: s.cfg.Exports, UTF8Names: s.cfg.UTF8Names}, op.Parts{
 		Store: s.store, Volume: s.service.volume, Keys: func() *layout.Keyring { return keys }, State: core,
 		Fleet: s.fleet, Outbox: s.outbox, Proxy: s.proxy, Size: s.proxy.Size, Driver: files.Driver{}, Log: s.log, Now: time.Now,
 		Groups: s.groups(),

@@ -38,6 +38,7 @@ func (f *mdsFlags) register(fs *pflag.FlagSet, listen string) {
 	fs.Var(&f.exports, "export", "a `RULE` of who may do what, as in clients=10.0.0.0/8,access=ro,squash=root; repeated, the first that is for a client's address counts (default: all may)")
 	boot.ListKey(fs, "export", "exports")
 	fs.BoolVar(&f.cfg.ManageGIDs, "manage-gids", false, "look users' groups up on this machine: of those that clients send there are 16 at most")
+	fs.BoolVar(&f.cfg.UTF8Names, "utf8-names", false, "refuse new names that are not UTF-8")
 	fs.BoolVar(&f.cfg.NoProxyIO, "no-proxy-io", false, "refuse I/O through the metadata server: for tests of the way to the data servers")
 	fs.StringVar(&f.admin, "admin", "", "admin `SOCKET` for ctl, as unix:PATH (default: admin.sock in the data folder)")
 }

@@ -53,6 +53,34 @@ func TestBadNames(t *testing.T) {
 	p.must(putFH(dir), lookup(odd))
 }
 
+// TestUTF8Names: where names have to be UTF-8, new ones that are not are refused,
+// and those that were made before are found.
+func TestUTF8Names(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	p := c.newPeer(t, "a")
+	const odd, fine = "odd\xff", "Stra\u00dfe"
+	dir := p.dir()
+	p.create(dir, odd).close()
+	c.cfg.UTF8Names = true
+	c.restartMDS()
+	if cap := p.stat(dir, nfs4.AttrFSCharsetCap).FSCharsetCap; cap != nfs4.CharsetAllowsOnlyUTF8 {
+		t.Errorf("fs_charset_cap %d", cap)
+	}
+	unchecked := func(name string) client.Op {
+		return openOp(creating(openArgs("o", name, 1), nfs4.CreateHow{Mode: nfs4.CreateUnchecked}), &nfs4.OpenRes{})
+	}
+	p.must(putFH(dir), unchecked(odd))
+	for name, want := range map[string]nfs4.Status{"new\xff": nfs4.ErrInval, fine: nfs4.OK} {
+		for _, op := range []client.Op{unchecked(name), makeDir(name+"d", 0o755), symlink(name+"l", "x\xff")} {
+			p.want(want, putFH(dir), op)
+		}
+		p.want(want, putFH(dir), saveFH(), lookup(odd), saveFH(), putFH(dir), link(name+"h"))
+		p.want(want, putFH(dir), saveFH(), rename(odd, name+"r"))
+	}
+	p.want(nfs4.OK, putFH(dir), lookup(fine+"r"))
+}
+
 func TestHandles(t *testing.T) {
 	t.Parallel()
 	c := shared(t)

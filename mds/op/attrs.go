@@ -123,6 +123,9 @@ func (o *Ops) fillServer(minor uint32, a *nfs4.Attrs) {
 	a.LayoutBlksize, a.LayoutAlignment = layoutBlock, layoutBlock
 	a.ChangeAttrType = nfs4.ChangeMonotonicIncr
 	a.FSCharsetCap = nfs4.CharsetContainsNonUTF8
+	if o.cfg.UTF8Names {
+		a.FSCharsetCap = nfs4.CharsetAllowsOnlyUTF8
+	}
 }
 
 // openArguments is what OPEN knows (RFC 9754), by number as bits. Delegations of

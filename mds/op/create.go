@@ -16,6 +16,9 @@ func (o *Ops) create(ctx context.Context, c *compound.Call, a *nfs4.CreateArgs, 
 	default:
 		return nfs4.ErrBadType
 	}
+	if s := o.nameable(a.ObjName); s != nfs4.OK {
+		return s
+	}
 	if s := settable(c, &a.CreateAttrs); s != nfs4.OK {
 		return s
 	}

@@ -11,6 +11,9 @@ import (
 // link: RFC 8881 section 18.9. The saved filehandle is the file, the current
 // one the directory.
 func (o *Ops) link(ctx context.Context, c *compound.Call, a *nfs4.LinkArgs, r *nfs4.LinkRes) nfs4.Status {
+	if s := o.nameable(a.NewName); s != nfs4.OK {
+		return s
+	}
 	unlock, s := o.lockToChange(ctx, saved(c).Inode, c.Client)
 	if s != nfs4.OK {
 		return s

@@ -134,6 +134,9 @@ func (o *Ops) openCreate(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs
 	if s != nfs4.OK {
 		return s
 	}
+	if s := o.nameable(a.Claim.Name); s != nfs4.OK {
+		return s
+	}
 	var made ns.Created
 	s = o.update(ctx, func(tx store.Tx) (err error) {
 		if made, err = o.Volume.Create(tx, c.Now, cred(c), here(c), a.Claim.Name, &node); err != nil {

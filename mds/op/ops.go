@@ -24,6 +24,7 @@ import (
 	"errors"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -85,6 +86,9 @@ type Config struct {
 	// Exports are the rules of the one export, first match first. None: every
 	// client may do everything that its users may.
 	Exports []ExportRule
+	// UTF8Names refuses new names that are not UTF-8: NFS4ERR_INVAL (RFC 8881
+	// section 14.5).
+	UTF8Names bool
 }
 
 // Ops are the operations of one metadata server.
@@ -226,6 +230,15 @@ func (o *Ops) inode(ctx context.Context, h layout.Handle) (in *ns.Inode, s nfs4.
 func (o *Ops) enter(c *compound.Call, in *ns.Inode) {
 	h := o.Volume.Handle(in)
 	o.arrive(c, o.Keys().SealMDS(h), h)
+}
+
+// nameable is NFS4ERR_INVAL for a new name that is not UTF-8 where names have to
+// be. What else is wrong with a name the name space finds.
+func (o *Ops) nameable(name []byte) nfs4.Status {
+	if o.cfg.UTF8Names && !utf8.Valid(name) {
+		return nfs4.ErrInval
+	}
+	return nfs4.OK
 }
 
 // regular is the status of an operation on data if in is no regular file.

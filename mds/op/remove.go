@@ -33,6 +33,9 @@ func (o *Ops) rename(ctx context.Context, c *compound.Call, a *nfs4.RenameArgs, 
 	if s := o.graceGate(); s != nfs4.OK {
 		return s
 	}
+	if s := o.nameable(a.NewName); s != nfs4.OK {
+		return s
+	}
 	files := o.named(ctx, c, name{saved(c), a.OldName}, name{here(c), a.NewName})
 	return o.take(ctx, c.Client, files, func(tx store.Tx) (t taken, err error) {
 		moved, err := o.Volume.Rename(tx, c.Now, cred(c), saved(c), a.OldName, here(c), a.NewName)
