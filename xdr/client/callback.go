@@ -91,12 +91,12 @@ func (s *callbackServer) compound(ctx context.Context, call *rpc.Call, out *rpc.
 		HighestSlotID: cbSlots - 1, TargetHighestSlotID: cbSlots - 1,
 	}
 	seqRes.EncodeXDR(e)
-	finish(s.operations(ctx, head.NumOps, d, e))
+	finish(s.operations(ctx, seq.SessionID, head.NumOps, d, e))
 	cb.done(seq.SlotID, e.Bytes()[start:], seq.CacheThis)
 }
 
 // operations runs those after CB_SEQUENCE; n counts the results with its own.
-func (s *callbackServer) operations(ctx context.Context, total uint32, d *xdr.Decoder, e *xdr.Encoder) (status nfs4.Status, n uint32) {
+func (s *callbackServer) operations(ctx context.Context, sess nfs4.SessionID, total uint32, d *xdr.Decoder, e *xdr.Encoder) (status nfs4.Status, n uint32) {
 	for n = 1; n < total && status == nfs4.OK; n++ {
 		op := nfs4.CBOpNum(d.Uint32())
 		if d.Err() != nil {
@@ -105,7 +105,11 @@ func (s *callbackServer) operations(ctx context.Context, total uint32, d *xdr.De
 		at := e.Len()
 		e.Uint32(uint32(op))
 		e.Uint32(0)
-		if status = nfs4.ErrNotSupp; s.client.cfg.Callback != nil {
+		status = nfs4.ErrNotSupp
+		switch {
+		case op == nfs4.CBRecallSlot:
+			status = s.recallSlot(sess, d)
+		case s.client.cfg.Callback != nil:
 			status = s.client.cfg.Callback(ctx, op, d, e)
 		}
 		if d.Err() != nil {
@@ -117,6 +121,29 @@ func (s *callbackServer) operations(ctx context.Context, total uint32, d *xdr.De
 		}
 	}
 	return status, n
+}
+
+// recallSlot answers CB_RECALL_SLOT, and lets the server know by a SEQUENCE, as
+// there may be no other soon.
+func (s *callbackServer) recallSlot(id nfs4.SessionID, d *xdr.Decoder) nfs4.Status {
+	var a nfs4.CBRecallSlotArgs
+	if a.DecodeXDR(d); d.Err() != nil {
+		return nfs4.ErrBadXDR
+	}
+	c := s.client
+	c.mu.Lock()
+	sess := c.sess
+	c.mu.Unlock()
+	if sess == nil || sess.id != id {
+		return nfs4.ErrBadSession
+	}
+	sess.recalled(a.TargetHighestSlotID)
+	c.spawn(func() {
+		ctx, cancel := context.WithTimeout(c.ctx, attempt)
+		defer cancel()
+		_ = c.Compound(ctx, c.cfg.Cred) // if it fails the renewal says it
+	})
+	return nfs4.OK
 }
 
 // sequence admits a callback (RFC 8881 section 20.9.3).

@@ -34,7 +34,8 @@ type Config struct {
 	MaxIO int
 	// Renew is after how long without a request the lease is renewed: 20 s.
 	Renew time.Duration
-	// Callback answers the server's callbacks; with nil none are asked for.
+	// Callback answers the server's callbacks, but CB_RECALL_SLOT; with nil none are
+	// asked for.
 	Callback CallbackFunc
 	// Reclaim runs each time the server gave a new client id, before it is told
 	// that nothing is to be reclaimed any more (RFC 8881 section 18.51): the place

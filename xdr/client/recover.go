@@ -125,7 +125,7 @@ func (c *Client) create(ctx context.Context, conn *rpc.Conn, id *identity) (*ses
 			return nil, &OpError{Index: -1, Num: nfs4.OpCreateSession, Status: status}
 		default:
 			c.cfg.Log.Info("session created", zap.String("server", c.addr), zap.Uint64("clientid", uint64(id.client)),
-				zap.Int("slots", len(sess.slots)))
+				zap.Int("slots", sess.limit))
 			if err := c.reclaimComplete(ctx, conn, sess, id); err != nil {
 				_ = c.discard(ctx, conn, sess) // the next try makes another; the first error counts
 				return nil, err
@@ -192,7 +192,7 @@ func (c *Client) createSession(ctx context.Context, conn *rpc.Conn, id *identity
 		return nil, 0, fmt.Errorf("%w: session of %d slots, requests of %d and replies of %d bytes",
 			errReply, fore.MaxRequests, fore.MaxRequestSize, fore.MaxResponseSize)
 	}
-	sess := newSession(res.SessionID, fore)
+	sess := newSession(res.SessionID, fore, c.cfg.Slots)
 	sess.back = c.cfg.Callback != nil
 	sess.cb = &callbacks{}
 	return sess, nfs4.OK, nil

@@ -83,7 +83,7 @@ func (r *request) judge(ctx context.Context, conn *rpc.Conn, err error) (again b
 		r.sess.release(r.slot, false)
 		return false, r.m.failure(1)
 	case r.m.first == nfs4.OK:
-		r.c.heard(conn, r.sess, &r.res)
+		r.c.heard(conn, r.sess, r.slot, &r.res)
 		r.sess.release(r.slot, true)
 		if r.m.status != nfs4.OK {
 			return false, r.m.failure(1)
@@ -177,9 +177,9 @@ func (c *Client) settle(sess *session, slot int) {
 }
 
 // heard acts on what the server says in a SEQUENCE result.
-func (c *Client) heard(conn *rpc.Conn, sess *session, res *nfs4.SequenceRes) {
+func (c *Client) heard(conn *rpc.Conn, sess *session, slot int, res *nfs4.SequenceRes) {
 	c.last.Store(time.Now().UnixNano())
-	sess.target(res.TargetHighestSlotID)
+	sess.heard(slot, res.HighestSlotID, res.TargetHighestSlotID)
 	switch f := res.StatusFlags; {
 	case f == 0:
 	case f&nfs4.SeqStatusRestartReclaimNeeded != 0:

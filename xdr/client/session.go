@@ -20,22 +20,24 @@ type session struct {
 	binding  atomic.Bool // a BIND_CONN_TO_SESSION for the back channel is under way
 
 	mu      sync.Mutex
-	slots   []slot
+	slots   []slot     // as many as were asked for
 	limit   int        // slots below it may be used: sr_target_highest_slotid + 1
+	gen     uint32     // moves with limit
 	waiters []chan int // of capacity 1, each gets a slot
 }
 
 type slot struct {
 	seq  uint32 // of the request under way, or the next
 	busy bool
+	gen  uint32 // the session's when the slot was taken
 }
 
-func newSession(id nfs4.SessionID, fore nfs4.ChannelAttrs) *session {
-	s := &session{id: id, fore: fore, dead: make(chan struct{}), slots: make([]slot, fore.MaxRequests)}
+// newSession is one of at most slots, of which the server granted some.
+func newSession(id nfs4.SessionID, fore nfs4.ChannelAttrs, slots int) *session {
+	s := &session{id: id, fore: fore, dead: make(chan struct{}), slots: make([]slot, slots), limit: int(fore.MaxRequests)}
 	for i := range s.slots {
 		s.slots[i].seq = 1
 	}
-	s.limit = len(s.slots)
 	return s
 }
 
@@ -45,7 +47,7 @@ func (s *session) acquire(ctx context.Context) (n int, ok bool, err error) {
 	s.mu.Lock()
 	if len(s.waiters) == 0 {
 		if n := s.lowest(); n >= 0 {
-			s.slots[n].busy = true
+			s.take(n)
 			s.mu.Unlock()
 			return n, true, nil
 		}
@@ -80,6 +82,9 @@ func (s *session) lowest() int {
 	return -1
 }
 
+// take makes slot n busy. mu is held.
+func (s *session) take(n int) { s.slots[n].busy, s.slots[n].gen = true, s.gen }
+
 // free gives a slot back, and free ones to those who wait. mu is held.
 func (s *session) free(n int) {
 	s.slots[n].busy = false
@@ -93,7 +98,7 @@ func (s *session) serve() {
 		if n < 0 {
 			return
 		}
-		s.slots[n].busy = true
+		s.take(n)
 		s.waiters[0] <- n
 		s.waiters = s.waiters[1:]
 	}
@@ -132,13 +137,41 @@ func (s *session) sequence(n int, cache bool) nfs4.SequenceArgs {
 	}
 }
 
-// target obeys the server's wish for fewer or more slots (RFC 8881 section
-// 18.46.3). Those over it are used up, not taken from their owners.
-func (s *session) target(highest uint32) {
+// heard obeys the server's wish for fewer or more slots (RFC 8881 section
+// 18.46.3), as the reply on slot n has it. Those over it are used up, not taken
+// from their owners. A reply to what was sent before the last change of that
+// kind may be older than it, and is not heard.
+func (s *session) heard(n int, highest, target uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limit = int(min(uint64(highest)+1, uint64(len(s.slots))))
-	s.serve()
+	if s.slots[n].gen != s.gen {
+		return
+	}
+	have := int(min(uint64(highest)+1, uint64(len(s.slots))))
+	gone := s.slots[have:]
+	if !slices.ContainsFunc(gone, func(s slot) bool { return s.busy }) {
+		for i := range gone {
+			gone[i].seq = 1 // those that come again begin anew
+		}
+	}
+	s.setLimit(min(target, highest))
+}
+
+// recalled obeys CB_RECALL_SLOT (RFC 8881 section 20.8).
+func (s *session) recalled(target uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.setLimit(min(target, uint32(s.limit-1)))
+}
+
+// setLimit makes highest the last slot that may be used. mu is held.
+func (s *session) setLimit(highest uint32) {
+	limit := int(min(uint64(highest)+1, uint64(len(s.slots))))
+	if limit != s.limit {
+		s.limit = limit
+		s.gen++
+		s.serve()
+	}
 }
 
 // kill marks the session as lost: its slots are void.

@@ -44,8 +44,17 @@ type CallbackRes interface{ DecodeXDR(*xdr.Decoder) }
 // What follows a good status is decoded into res, which is nil for operations
 // that have nothing there.
 func (s *Server) Callback(ctx context.Context, client nfs4.ClientID, op nfs4.CBOpNum, args CallbackArgs, res CallbackRes) (nfs4.Status, error) {
+	way := func(t *session.Table) (session.Callback, nfs4.Status) { return t.Callback(client) }
+	return s.callback(ctx, way, client, op, args, res)
+}
+
+// wayBack takes a back channel slot, as Table.Callback does.
+type wayBack func(*session.Table) (session.Callback, nfs4.Status)
+
+// callback is Callback over a given way.
+func (s *Server) callback(ctx context.Context, way wayBack, client nfs4.ClientID, op nfs4.CBOpNum, args CallbackArgs, res CallbackRes) (nfs4.Status, error) {
 	for try := 1; ; try++ {
-		cb, l, minor, err := s.acquire(ctx, client)
+		cb, l, minor, err := s.acquire(ctx, way, client)
 		if err != nil {
 			return 0, fmt.Errorf("compound: %v to client %#x: %w", op, uint64(client), err)
 		}
@@ -90,13 +99,13 @@ func (s *Server) CanCallback(client nfs4.ClientID) bool {
 // acquire takes a back channel slot of the client, waiting for one if all are
 // in use, and finds the slot's connection and the client's minor version: a
 // callback of another one does not reach a Linux client.
-func (s *Server) acquire(ctx context.Context, client nfs4.ClientID) (cb session.Callback, l *link, minor uint32, err error) {
+func (s *Server) acquire(ctx context.Context, way wayBack, client nfs4.ClientID) (cb session.Callback, l *link, minor uint32, err error) {
 	for {
 		if err := ctx.Err(); err != nil {
 			return cb, nil, 0, err
 		}
 		s.mu.Lock()
-		cb, status := s.cfg.Sessions.Callback(client)
+		cb, status := way(s.cfg.Sessions)
 		l, minor = s.conns[uint64(cb.Conn)], s.minors[client]
 		switch {
 		case status == nfs4.OK && l != nil:

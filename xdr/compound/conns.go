@@ -49,10 +49,12 @@ func (s *Server) link(conn *rpc.Conn) *link {
 }
 
 // Expire drops the clients whose lease ran out, unless the role lets them stay,
-// and returns how many it dropped. The role calls it now and then.
+// and returns how many it dropped; and it sees to the slots of the others. The
+// role calls it now and then, every second or so. ctx ends with the Server.
 func (s *Server) Expire(ctx context.Context, now time.Time) int {
 	ids := s.expired(now)
 	s.drop(ctx, ids...)
+	s.tune(ctx, now)
 	return len(ids)
 }
 
@@ -99,6 +101,14 @@ func (s *Server) Unflag(id nfs4.ClientID, flags uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cfg.Sessions.ClearFlags(id, flags)
+}
+
+// Notify sets SEQ4_STATUS bits in the client's SEQUENCE replies until it has seen
+// one of them.
+func (s *Server) Notify(id nfs4.ClientID, flags uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cfg.Sessions.Notify(id, flags)
 }
 
 // MayReclaim says whether a client was on record at the start and has not

@@ -80,6 +80,7 @@ type Server struct {
 	minors map[nfs4.ClientID]uint32 // of the session made last
 	lapsed map[nfs4.ClientID]bool   // clients without a lease that stay
 	freed  chan struct{}            // closed when a back channel slot is given back; nil: nobody waits
+	scarce bool                     // what Tune said last
 }
 
 // New returns a Server of a role. The rows of session operations are added to
@@ -95,6 +96,17 @@ func New(cfg Config, table Table) *Server {
 		}
 	}
 	return s
+}
+
+// Table returns the rows that s runs, with those of session operations.
+func (s *Server) Table() Table {
+	t := Table{}
+	for n, op := range s.rows {
+		if op.Name != "" {
+			t[nfs4.OpNum(n)] = op
+		}
+	}
+	return t
 }
 
 // ServeRPC serves one call: the NULL procedure or a COMPOUND.

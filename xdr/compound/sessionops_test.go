@@ -292,6 +292,13 @@ func TestFlags(t *testing.T) {
 		if f := flags(); f != 0 {
 			t.Errorf("%#x", f)
 		}
+		e.s.Notify(s.client, nfs4.SeqStatusRecallableStateRevoked)
+		if f := flags(); f != nfs4.SeqStatusRecallableStateRevoked {
+			t.Errorf("news: %#x", f)
+		}
+		if f := flags(); f != 0 {
+			t.Errorf("old news: %#x", f)
+		}
 	})
 }
 

@@ -3,6 +3,8 @@ package session
 import (
 	"fmt"
 	"slices"
+
+	"manifold/xdr/nfs4"
 )
 
 // audit checks what must hold of a Table between any two calls.
@@ -64,8 +66,8 @@ func (t *Table) auditSession(c *client, s *session) error {
 		return fmt.Errorf("not found, of another client, or dead")
 	}
 	n := uint32(len(s.slots))
-	if n == 0 || n > t.cfg.MaxSlots || s.target == 0 || s.target > t.cfg.MaxSlots {
-		return fmt.Errorf("%d slots, target %d", n, s.target)
+	if n == 0 || n > t.cfg.MaxSlots || s.target == 0 || s.target > t.cfg.MaxSlots || s.lost > s.gen {
+		return fmt.Errorf("%d slots, target %d, generation %d, of the loss %d", n, s.target, s.gen, s.lost)
 	}
 	busy := 0
 	for i, slot := range s.slots {
@@ -126,4 +128,16 @@ func (t *Table) auditConns() error {
 		return fmt.Errorf("cache of %d bytes, accounted %d", cache, t.cacheBytes)
 	}
 	return nil
+}
+
+// wish has every session of a client (0: of all) have n slots, no more and no
+// fewer, as Tune and use would have it.
+func (t *Table) wish(id nfs4.ClientID, n uint32) {
+	n = max(min(n, t.cfg.MaxSlots), 1)
+	for _, s := range t.sessions {
+		if id == 0 || s.client.id == id {
+			s.want = n
+			s.aim(n)
+		}
+	}
 }

@@ -20,9 +20,14 @@ type session struct {
 	cached uint32 // bytes of a reply that each slot may keep
 	busy   int    // slots that run
 	used   time.Time
-	target uint32 // fore slots that are wanted
-	gen    uint32 // moves with target
-	shrunk bool   // slots went, and none came since
+	want   uint32 // the most fore slots that it may have
+	target uint32 // fore slots that it is to have now
+	gen    uint64 // moves with target, and when slots go
+	lost   uint64 // gen when slots went last, 0: never
+	peak   uint32 // slots that the client used since Tune began to count anew,
+	before uint32 // and in the time before that
+	asked  int    // callbacks that told the client of target
+	asking bool   // one is under way
 
 	bound []binding // oldest first
 

@@ -75,20 +75,38 @@ func (t *Table) Callback(id nfs4.ClientID) (cb Callback, status nfs4.Status) {
 	}
 	status = nfs4.ErrCBPathDown
 	for i := len(c.sessions) - 1; i >= 0; i-- {
-		s := c.sessions[i]
-		if !s.callable() {
-			continue
-		}
-		status = nfs4.ErrDelay
-		if slot, high, ok := s.takeBackSlot(); ok {
-			return Callback{
-				Client: id, Session: s.id, Conn: s.backConn(), Program: s.program, Sec: s.sec,
-				Slot: slot, Sequence: s.backSlots[slot].seq + 1, HighestSlot: high,
-				MaxRequest: s.back.MaxRequestSize, MaxResponse: s.back.MaxResponseSize, MaxOps: s.back.MaxOperations,
-			}, nfs4.OK
+		switch cb, s := c.sessions[i].callback(); s {
+		case nfs4.OK:
+			return cb, s
+		case nfs4.ErrDelay:
+			status = s
 		}
 	}
 	return cb, status
+}
+
+// CallbackOn is Callback through one session, for callbacks that are about it.
+func (t *Table) CallbackOn(id nfs4.SessionID) (cb Callback, status nfs4.Status) {
+	s := t.sessions[id]
+	if s == nil {
+		return cb, nfs4.ErrCBPathDown
+	}
+	return s.callback()
+}
+
+func (s *session) callback() (cb Callback, status nfs4.Status) {
+	if !s.callable() {
+		return cb, nfs4.ErrCBPathDown
+	}
+	slot, high, ok := s.takeBackSlot()
+	if !ok {
+		return cb, nfs4.ErrDelay
+	}
+	return Callback{
+		Client: s.client.id, Session: s.id, Conn: s.backConn(), Program: s.program, Sec: s.sec,
+		Slot: slot, Sequence: s.backSlots[slot].seq + 1, HighestSlot: high,
+		MaxRequest: s.back.MaxRequestSize, MaxResponse: s.back.MaxResponseSize, MaxOps: s.back.MaxOperations,
+	}, nfs4.OK
 }
 
 // takeBackSlot takes the lowest free slot; high is the highest one in use.

@@ -124,15 +124,16 @@ func (c *client) abandoned() (stale *session) {
 // plan builds the session and the reply, and reserves what they need.
 func (t *Table) plan(p *CreatePlan, c *client, a *nfs4.CreateSessionArgs, fore, back nfs4.ChannelAttrs, from Peer) {
 	s := &session{client: c, program: a.CBProgram, cached: fore.MaxResponseSizeCached, createSeq: a.Sequence}
-	fore.MaxRequests = t.reserve(s, fore.MaxRequests)
+	s.want = fore.MaxRequests
+	fore.MaxRequests = t.reserve(s, t.first(s.want))
 	if fore.MaxRequests == 0 {
 		p.Status = nfs4.ErrDelay
 		return
 	}
 	s.id = t.nextSessionID()
 	s.fore, s.back = fore, back
-	s.grow(fore.MaxRequests)
-	s.target = fore.MaxRequests
+	s.extend(fore.MaxRequests)
+	s.target, s.peak = fore.MaxRequests, fore.MaxRequests
 	s.backSlots, s.backUsable = make([]backSlot, back.MaxRequests), back.MaxRequests
 	s.sec, s.secOK = chooseSec(a.SecParms)
 	s.backWanted = a.Flags&nfs4.CreateSessionFlagConnBackChan != 0 && s.canCallBack()

@@ -67,22 +67,32 @@ func (t *Table) ClearFlags(id nfs4.ClientID, flags uint32) {
 	}
 }
 
+// Notify sets SeqStatus bits until the client has seen them: in every SEQUENCE
+// reply until a request shows that one of these replies arrived. It is for what
+// the client acts on once, and never reports as handled.
+func (t *Table) Notify(id nfs4.ClientID, flags uint32) {
+	if c := t.clients[id]; c != nil {
+		c.notice |= flags &^ backFlags
+		c.news++
+	}
+}
+
 // backFlags are the status bits that this package computes.
 const backFlags = nfs4.SeqStatusCBPathDown | nfs4.SeqStatusCBPathDownSession | nfs4.SeqStatusBackchannelFault
 
 // statusFlags returns the bits of sr_status_flags that all sessions of c see.
 func (c *client) statusFlags() uint32 {
-	wanted := false
+	wanted, flags := false, c.flags|c.notice
 	for _, s := range c.sessions {
 		if s.callable() {
-			return c.flags
+			return flags
 		}
 		wanted = wanted || s.backWanted
 	}
 	if wanted {
-		return c.flags | nfs4.SeqStatusCBPathDown
+		return flags | nfs4.SeqStatusCBPathDown
 	}
-	return c.flags
+	return flags
 }
 
 // statusFlags returns the bits that s alone sees. A session that never asked

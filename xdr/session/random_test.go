@@ -25,6 +25,7 @@ type world struct {
 	running  []*running
 	last     map[*Slot]*running // the last request that a slot ran
 	calls    []Callback
+	recalls  []SlotRecall
 	state    map[nfs4.ClientID]bool
 }
 
@@ -44,7 +45,7 @@ func newWorld(pick func(n int) int) *world {
 	}
 	w.tab = New(Config{
 		ClientIDHigh: 3, MaxClients: 3, MaxUnconfirmed: 2, MaxSessions: 2, MaxConns: 2, MaxSlots: 4, MaxBackSlots: 2,
-		MaxCached: 64, MaxCacheBytes: 900, Lease: 90 * time.Second,
+		MaxCached: 64, MaxCacheBytes: 1200, Lease: 90 * time.Second,
 		HasState: func(id nfs4.ClientID) bool { return w.state[id] },
 	})
 	return w
@@ -263,7 +264,7 @@ func (w *world) step() (err error) {
 	case 17:
 		w.tab.ConnClosed(ConnID(w.pick(5)))
 	case 18:
-		w.tab.SetSlots(0, uint32(w.pick(6)))
+		err = w.tune()
 	case 19:
 		err = w.rare()
 	}
@@ -271,6 +272,22 @@ func (w *world) step() (err error) {
 		return err
 	}
 	return w.tab.audit()
+}
+
+func (w *world) tune() error {
+	if w.pick(2) == 0 {
+		w.tab.wish(w.id(), uint32(2+w.pick(4)))
+	}
+	for _, r := range w.recalls {
+		w.tab.SlotsRecalled(&r)
+	}
+	w.recalls, _ = w.tab.Tune(w.now)
+	for _, r := range w.recalls {
+		if s := w.tab.sessions[r.Session]; s.client.id != r.Client || int(r.Target)+1 >= len(s.slots) {
+			return fmt.Errorf("asked for slots above %d of %d", r.Target, len(s.slots))
+		}
+	}
+	return nil
 }
 
 func (w *world) rare() error {
@@ -321,7 +338,7 @@ func (w *world) finish() error {
 }
 
 func TestRandom(t *testing.T) {
-	seeds, steps := uint64(300), 2000
+	seeds, steps := uint64(300), 4000
 	if testing.Short() {
 		seeds = 30
 	}

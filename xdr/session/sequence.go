@@ -52,9 +52,10 @@ type Slot struct {
 	fp    uint64
 	reply []byte // memory of its own, reused
 
-	// gen is the session's when the last reply on this slot was given: the
-	// next request on the slot shows that the client has seen that reply.
-	gen uint32
+	// gen is the session's, and news the client's, when the last reply on this
+	// slot was given: the next request on the slot shows that the client has seen
+	// that reply.
+	gen, news uint64
 }
 
 // Sequence decides SEQUENCE (RFC 8881 section 18.46), binds the connection to
@@ -86,12 +87,16 @@ func (t *Table) Sequence(now time.Time, a *nfs4.SequenceArgs, r Request) (v SeqV
 		v.Replay = bytes.Clone(slot.reply)
 		return v
 	}
+	t.used(s, max(a.SlotID, a.HighestSlotID)+1)
 	t.resize(s, slot, a.HighestSlotID)
-	high := uint32(len(s.slots)) - 1
+	if slot.used && slot.news == c.news {
+		c.notice = 0
+	}
+	have := uint32(len(s.slots))
 	*slot = Slot{
 		sess: s, seq: a.SequenceID, used: true, busy: true,
 		keep: a.CacheThis || r.Ops == 1, fp: r.Fingerprint, reply: slot.reply,
-		gen: s.gen,
+		gen: s.gen, news: c.news,
 	}
 	s.busy++
 	c.busy++
@@ -99,7 +104,8 @@ func (t *Table) Sequence(now time.Time, a *nfs4.SequenceArgs, r Request) (v SeqV
 	v.MaxResponse, v.MaxCached = s.fore.MaxResponseSize, s.cached
 	v.Res = nfs4.SequenceRes{
 		SessionID: s.id, SequenceID: a.SequenceID, SlotID: a.SlotID,
-		HighestSlotID: high, TargetHighestSlotID: s.target - 1,
+		// Linux uses what it is told to want: never more than there is.
+		HighestSlotID: have - 1, TargetHighestSlotID: min(s.target, have) - 1,
 		StatusFlags: c.statusFlags() | s.statusFlags(),
 	}
 	return v

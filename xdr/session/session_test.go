@@ -293,7 +293,7 @@ func TestMisuse(t *testing.T) {
 	tab.ConnClosed(4)
 	tab.SetFlags(4, 1)
 	tab.ClearFlags(4, 1)
-	tab.SetSlots(4, 4)
+	tab.wish(4, 4)
 	tab.AbandonSession(&CreatePlan{})
 	if d, s := tab.CommitSession(start, &CreatePlan{}); d != 0 || s != nfs4.OK {
 		t.Error(d, s)
@@ -354,5 +354,25 @@ func BenchmarkSequence(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		run()
+	}
+}
+
+// BenchmarkTune is one look at 4096 sessions, while memory is scarce and all are
+// to be told, which takes the owner's lock.
+func BenchmarkTune(b *testing.B) {
+	tab := New(Config{MaxCacheBytes: 64 << 13 * 1500})
+	for i := range 4096 {
+		mount(b, tab, fmt.Sprint(i), ConnID(i+1))
+	}
+	b.ResetTimer()
+	for b.Loop() {
+		recalls, scarce := tab.Tune(start)
+		if !scarce || len(recalls) > recallsAtOnce {
+			b.Fatal(len(recalls), scarce)
+		}
+		for _, r := range recalls {
+			tab.SlotsRecalled(&r)
+			tab.sessions[r.Session].asked = 0
+		}
 	}
 }

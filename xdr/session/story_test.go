@@ -430,7 +430,16 @@ func (s *story) runMore(a args) string {
 		if a.first() != "all" {
 			id = s.client(a, a.first())
 		}
-		s.tab.SetSlots(id, a.u32("n", 1))
+		s.tab.wish(id, a.u32("n", 1))
+	case "tune":
+		return s.tune()
+	case "recalled":
+		s.tab.SlotsRecalled(&SlotRecall{Session: s.session(a, a.first())})
+	case "use":
+		u := s.tab.SlotUse()
+		return fmt.Sprintf("sessions=%d slots=%d busy=%d bytes=%d recalls=%d", u.Sessions, u.Granted, u.InUse, u.CacheBytes, u.Recalls)
+	case "notify":
+		s.tab.Notify(s.client(a, a.first()), a.flags())
 	case "ctl":
 		sec := []nfs4.CallbackSecParms{{Flavor: a.u32("flavor", 1)}}
 		return s.tab.BackchannelCtl(s.slot(a), &nfs4.BackchannelCtlArgs{CBProgram: a.u32("prog", 1), SecParms: sec}).String()
@@ -443,6 +452,15 @@ func (s *story) runMore(a args) string {
 		a.d.Fatalf(s.t, "no such command")
 	}
 	return ""
+}
+
+func (s *story) tune() string {
+	recalls, scarce := s.tab.Tune(s.now)
+	out := fmt.Sprintf("scarce=%t", scarce)
+	for _, r := range recalls {
+		out += fmt.Sprintf(" %s/%s=%d", s.clientName(r.Client), s.sessionName(r.Session), r.Target)
+	}
+	return out
 }
 
 func (s *story) limits(a args) {

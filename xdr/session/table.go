@@ -42,6 +42,8 @@ type Table struct {
 	lastClient  uint32
 	lastSession uint64
 	cacheBytes  int64 // reserved by the reply caches of all sessions
+	recalls     uint64
+	tuned       time.Time // when Tune began to count anew
 }
 
 // New returns an empty Table.
@@ -80,6 +82,8 @@ type client struct {
 	renewed    time.Time  // unconfirmed: when it was made
 	busy       int        // requests that run
 	flags      uint32     // set by SetFlags
+	notice     uint32     // set by Notify
+	news       uint64     // moves with notice
 	mayReclaim bool
 	reclaimed  bool
 }
