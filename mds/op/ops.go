@@ -47,6 +47,7 @@ type Caller interface {
 	Evict(ctx context.Context, client nfs4.ClientID) bool
 	Flag(client nfs4.ClientID, flags uint32)
 	Unflag(client nfs4.ClientID, flags uint32)
+	Notify(client nfs4.ClientID, flags uint32)
 	Clients() []session.ClientInfo
 }
 

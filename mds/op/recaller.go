@@ -322,13 +322,10 @@ func (o *Ops) awaitReturn(ctx context.Context, r recalled) (recalled, bool) {
 	}
 }
 
-// revokedShown is how long a client's SEQUENCE replies say that a layout was
-// revoked. Linux drops all layouts each time it reads that, and never frees the
-// stateid as the RFC has it, so the flag must go by itself. A revoked delegation
-// is another matter: the flag stands until the client frees the stateid.
-const revokedShown = 2 * time.Second
-
-// revoked tells clients, and the administrator, what was taken from them.
+// revoked tells clients, and the administrator, what was taken from them. Of a
+// layout they are told once: Linux drops all layouts each time it reads that, and
+// never frees the stateid as the RFC has it. A revoked delegation is another
+// matter: the flag stands until the client frees the stateid.
 func (o *Ops) revoked(e *state.Effects) {
 	for _, d := range e.Revoked {
 		o.counter.revoked.Add(1)
@@ -338,11 +335,7 @@ func (o *Ops) revoked(e *state.Effects) {
 	for _, g := range e.Fence {
 		o.counter.revoked.Add(1)
 		o.Log.Warn("layout revoked: its client did not return it in time", zap.Uint64("inode", g.File), clientID(g.Client))
-		o.caller.Flag(g.Client, nfs4.SeqStatusRecallableStateRevoked)
-		o.background(func(ctx context.Context) {
-			sleep(ctx, revokedShown)
-			o.unflagRevoked(g.Client)
-		})
+		o.caller.Notify(g.Client, nfs4.SeqStatusRecallableStateRevoked)
 	}
 	for _, file := range e.Grown {
 		o.background(func(ctx context.Context) { o.learnRevoked(ctx, file) })
