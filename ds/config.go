@@ -42,6 +42,10 @@ type Config struct {
 	// OpenFiles the object files that are kept open. 0 is the default of
 	// xdr/rpc/tcp, xdr/session and ds/store/osfs.
 	MaxConns, MaxClients, OpenFiles int
+	// ReplyCache bounds the memory for replies that clients may ask for again, of
+	// all of them together, in bytes: at least 1 MiB. 0 is the default of
+	// xdr/session, 1 GiB.
+	ReplyCache int64
 	// Fences bounds the fences; zero is fence.DefaultLimits.
 	Fences fence.Limits
 
@@ -55,6 +59,7 @@ type Config struct {
 const (
 	maxAddresses = 16
 	maxName      = 64
+	minReplies   = 1 << 20
 )
 
 // Validate says what is wrong with c, all of it, in the words of its fields.
@@ -91,6 +96,9 @@ func (c *Config) Validate() error {
 	}
 	if c.MaxConns < 0 || c.MaxClients < 0 || c.OpenFiles < 0 || c.Fences.Clients < 0 || c.Fences.Objects < 0 {
 		bad("a limit below 0")
+	}
+	if c.ReplyCache != 0 && c.ReplyCache < minReplies {
+		bad("reply cache of %d bytes, want at least %d", c.ReplyCache, minReplies)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("ds: %w", err)

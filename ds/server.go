@@ -46,6 +46,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	nfs      *tcp.Server // nil: not serving yet
+	engine   *compound.Server
 	stopping bool
 	ready    chan struct{} // closed when serving
 
@@ -182,10 +183,10 @@ func (s *Server) startServing() {
 	if s.nfs != nil || s.stopping {
 		return
 	}
-	engine := compound.New(compound.Config{
+	s.engine = compound.New(compound.Config{
 		Sessions: session.New(s.sessions()), Observer: s.cfg.Operations, Log: s.log, Now: time.Now,
 	}, s.ops.Table())
-	s.nfs = tcp.NewServer(engine, tcp.Config{
+	s.nfs = tcp.NewServer(s.engine, tcp.Config{
 		RPC: &rpc.Config{Log: s.log, Observer: s.cfg.Connections}, MaxConns: s.cfg.MaxConns,
 	})
 	for _, sock := range s.sockets {
@@ -201,6 +202,7 @@ func (s *Server) startServing() {
 		})
 		s.log.Info("serving", zap.Stringer("addr", sock.addr), zap.String("name", s.cfg.Name))
 	}
+	engine := s.engine
 	s.tasks.Go(func() { s.expire(engine) })
 	close(s.ready)
 }
@@ -214,15 +216,25 @@ func (s *Server) sessions() session.Config {
 		ClientIDHigh: s.start, Owner: nfs4.ServerOwner{MajorID: owner}, Scope: owner,
 		Role:  nfs4.ExchgidFlagUsePNFSDS,
 		Echo:  nfs4.ExchgidFlagSuppMovedRefer | nfs4.ExchgidFlagBindPrincStateid,
-		Lease: s.lease, MaxClients: s.cfg.MaxClients,
+		Lease: s.lease, MaxClients: s.cfg.MaxClients, MaxCacheBytes: s.cfg.ReplyCache,
 	}
 	rand.Read(cfg.Seed[:]) // never fails (crypto/rand)
 	return cfg
 }
 
-// expire drops clients whose lease ran out, now and then.
+// SlotUse says how the slots of clients' sessions are used.
+func (s *Server) SlotUse() session.SlotUse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.engine == nil {
+		return session.SlotUse{}
+	}
+	return s.engine.SlotUse()
+}
+
+// expire drops clients whose lease ran out, and tends to the slots of the others.
 func (s *Server) expire(engine *compound.Server) {
-	tick := time.NewTicker(10 * time.Second)
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
 		select {

@@ -474,6 +474,7 @@ func TestValidate(t *testing.T) {
 		"no join token":                 func(c *Config) { c.Token = "" },
 		"name of 65 bytes":              func(c *Config) { c.Name = strings.Repeat("x", 65) },
 		"a limit below 0":               func(c *Config) { c.OpenFiles = -1 },
+		"reply cache of 5 bytes":        func(c *Config) { c.ReplyCache = 5 },
 		`listen address ":70000": port`: func(c *Config) { c.Listen = []string{":70000"} },
 	} {
 		c := good

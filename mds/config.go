@@ -83,6 +83,10 @@ type Config struct {
 	// NoDelegations gives none.
 	MaxDelegations int
 	NoDelegations  bool
+	// ReplyCache bounds the memory for replies that clients may ask for again, of
+	// all of them together: 1 GiB, at least 1 MiB. Each slot of a session takes 8
+	// KiB of it, so it bounds the requests that may be under way: see xdr/session.
+	ReplyCache int64
 	// Courtesy is how long a client without a lease keeps what nobody else wants:
 	// 24 h. Negative: not at all, its state goes with its lease.
 	Courtesy time.Duration
@@ -113,6 +117,9 @@ const (
 	defaultUnit  = 1 << 20
 	unitGranule  = 4096
 	maxUnit      = 1 << 30
+
+	defaultReplies = 1 << 30
+	minReplies     = 1 << 20
 )
 
 // withDefaults returns c with every zero field filled in.
@@ -130,6 +137,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxDelegations == 0 {
 		c.MaxDelegations = 1 << 18
+	}
+	if c.ReplyCache == 0 {
+		c.ReplyCache = defaultReplies
 	}
 	if c.Courtesy == 0 {
 		c.Courtesy = defaultStay
@@ -164,6 +174,7 @@ func (c Config) Validate() error {
 	} {
 		bad(n > 0, "limit of %s: %d is negative", what, n)
 	}
+	bad(c.ReplyCache >= minReplies, "reply cache: %d bytes are fewer than %d", c.ReplyCache, minReplies)
 	if err := checkExports(c.Exports); err != nil {
 		errs = append(errs, err)
 	}

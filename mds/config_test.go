@@ -26,6 +26,7 @@ func TestValidate(t *testing.T) {
 		"width":       func(c *Config) { c.Width = maxWidth + 1 },
 		"token":       func(c *Config) { c.Token = "short" },
 		"limit":       func(c *Config) { c.MaxOpens = -1 },
+		"reply cache": func(c *Config) { c.ReplyCache = 1000 },
 		"delegations": func(c *Config) { c.MaxDelegations = -1 },
 	} {
 		c := valid(t)

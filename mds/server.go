@@ -176,11 +176,14 @@ func (s *Server) sessionConfig() session.Config {
 	cfg := session.Config{
 		ClientIDHigh: s.service.rec.Boots, Lease: s.cfg.Lease, Role: nfs4.ExchgidFlagUsePNFSMDS,
 		Owner: nfs4.ServerOwner{MajorID: s.service.rec.ClusterID[:]}, Scope: s.service.rec.ClusterID[:],
-		HasState: s.ops.HasState, MaxClients: s.cfg.MaxClients,
+		HasState: s.ops.HasState, MaxClients: s.cfg.MaxClients, MaxCacheBytes: s.cfg.ReplyCache,
 	}
 	rand.Read(cfg.Seed[:])
 	return cfg
 }
+
+// SlotUse says how the slots of clients' sessions are used.
+func (s *Server) SlotUse() session.SlotUse { return s.compound.SlotUse() }
 
 // Addr is where clients mount from; ControlAddr is where data servers join.
 func (s *Server) Addr() net.Addr { return s.nfsLn.Addr() }

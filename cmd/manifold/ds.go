@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ type dsFlags struct {
 	boot.Options
 	cfg       ds.Config
 	tokenFile string
+	replies   boot.Size
 }
 
 func dsCommand() *cobra.Command { return dsCommandOf(&dsFlags{}) }
@@ -56,6 +58,7 @@ join.token, and serves clients at --listen.` + settingsHelp,
 	fs.StringSliceVar(&f.cfg.Advertise, "advertise", nil, "`HOST:PORT` that clients are told (default: those of --listen)")
 	fs.StringVar(&f.cfg.MDS, "mds", "", "`HOST:PORT`: the metadata server's --control")
 	fs.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the join token")
+	fs.Var(&f.replies, "reply-cache", "`SIZE` of memory for replies that clients may ask for again, at least 1MiB (default 1GiB)")
 	fs.StringVar(&f.cfg.Name, "id", "", "`NAME` of the data server, one of its own (default: the data folder's)")
 	return cmd
 }
@@ -67,6 +70,7 @@ func (f *dsFlags) finish() error {
 		return fmt.Errorf("--token-file: %w", err)
 	}
 	f.cfg.Token = strings.TrimSpace(string(b))
+	f.cfg.ReplyCache = int64(min(f.replies, math.MaxInt64))
 	if f.cfg.Token == "" {
 		return boot.Usage("--token-file: %s is empty", f.tokenFile)
 	}
@@ -90,6 +94,7 @@ func (f *dsFlags) run(ctx context.Context, app *boot.App) error {
 	if err != nil {
 		return boot.Explain(err)
 	}
+	app.Metrics.Slots(boot.RoleDS, srv.SlotUse)
 	g, ctx := errgroup.WithContext(ctx)
 	runDS(ctx, g, srv, ctx.Done(), app.Log, func() bool { return false })
 	g.Go(func() error {

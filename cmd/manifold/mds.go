@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
 	"time"
 
@@ -21,6 +22,7 @@ type mdsFlags struct {
 	boot.Options
 	cfg     mds.Config
 	unit    boot.Size
+	replies boot.Size
 	deleg   bool
 	admin   string
 	exports exportFlag
@@ -34,6 +36,7 @@ func (f *mdsFlags) register(fs *pflag.FlagSet, listen string) {
 	fs.BoolVar(&f.deleg, "delegations", true, "let clients that have a file to themselves open, close and lock it by themselves")
 	fs.DurationVar(&f.cfg.Courtesy, "courtesy", 24*time.Hour, "how long a client whose lease ran out keeps what nobody else wants; 0 is not at all")
 	fs.Var(&f.unit, "stripe-unit", "of new files: a `SIZE` such as 64KiB or 4M, a multiple of 4KiB (default 1MiB)")
+	fs.Var(&f.replies, "reply-cache", "`SIZE` of memory for replies that clients may ask for again, at least 1MiB (default 1GiB)")
 	fs.IntVar(&f.cfg.Width, "width", 0, "data servers that a new file is striped over (default: all)")
 	fs.Var(&f.exports, "export", "a `RULE` of who may do what, as in clients=10.0.0.0/8,access=ro,squash=root; repeated, the first that is for a client's address counts (default: all may)")
 	boot.ListKey(fs, "export", "exports")
@@ -46,6 +49,7 @@ func (f *mdsFlags) register(fs *pflag.FlagSet, listen string) {
 // finish completes the flags once they are loaded. dir is the data folder.
 func (f *mdsFlags) finish(dir string) error {
 	f.cfg.StripeUnit, f.cfg.NoDelegations, f.cfg.Exports = uint64(f.unit), !f.deleg, f.exports.rules
+	f.cfg.ReplyCache = int64(min(f.replies, math.MaxInt64))
 	if f.cfg.Courtesy == 0 {
 		f.cfg.Courtesy = -1
 	}
@@ -150,6 +154,7 @@ func (f *mdsFlags) run(ctx context.Context, app *boot.App) error {
 		return err
 	}
 	app.Metrics.Cluster(srv)
+	app.Metrics.Slots(boot.RoleMDS, srv.SlotUse)
 	app.Log.Info("data servers join with", zap.Stringer("control", srv.ControlAddr()), zap.String("token_file", filepath.Join(f.cfg.Data, mds.TokenFile)))
 	g.Go(func() error { return srv.Run(ctx) })
 	app.SetReady(true)

@@ -136,6 +136,7 @@ func (u *upFlags) run(ctx context.Context, app *boot.App) error {
 		return err
 	}
 	app.Metrics.Cluster(srv)
+	app.Metrics.Slots(boot.RoleMDS, srv.SlotUse)
 	g, ctx := errgroup.WithContext(ctx)
 	b.running = members
 	if err := serveAdmin(ctx, g, u.admin, b); err != nil {
@@ -197,6 +198,7 @@ func (u *upFlags) members(ctx context.Context, app *boot.App, srv *mds.Server, b
 		}
 		cfg := ds.Config{
 			Data: b.path(name), Listen: listen[i : i+1], MDS: srv.ControlAddr().String(), Token: srv.Token(), Name: name,
+			ReplyCache: u.cfg.ReplyCache,
 		}
 		dsSurround(&cfg, app)
 		cfg.Log = cfg.Log.With(zap.String("data_server", name))
@@ -204,6 +206,7 @@ func (u *upFlags) members(ctx context.Context, app *boot.App, srv *mds.Server, b
 		if err != nil {
 			return made, fmt.Errorf("data server %s: %w", name, boot.Explain(err))
 		}
+		app.Metrics.Slots(boot.RoleDS, d.SlotUse)
 		made = append(made, member{name, d})
 	}
 	return made, nil

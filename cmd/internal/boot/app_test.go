@@ -18,6 +18,7 @@ import (
 	"manifold/mds/admin"
 	"manifold/xdr/nfs4"
 	"manifold/xdr/rpc"
+	"manifold/xdr/session"
 )
 
 // start makes an App with an endpoint.
@@ -188,6 +189,26 @@ func TestClusterMetrics(t *testing.T) {
 	code, body := get(t, app, "/metrics")
 	if code != 200 || !strings.Contains(body, "go_goroutines") || strings.Contains(body, "manifold_clients 3") {
 		t.Errorf("with a failing backend: %d", code)
+	}
+}
+
+func TestSlotMetrics(t *testing.T) {
+	app := start(t, Options{Metrics: "127.0.0.1:0"})
+	app.Metrics.Slots(RoleMDS, func() session.SlotUse {
+		return session.SlotUse{Sessions: 2, Granted: 70, InUse: 5, CacheBytes: 1000, Recalls: 3}
+	})
+	for n := range 2 {
+		app.Metrics.Slots(RoleDS, func() session.SlotUse { return session.SlotUse{Sessions: n + 1, Granted: 10} })
+	}
+	_, body := get(t, app, "/metrics")
+	for _, line := range []string{
+		`manifold_sessions{role="mds"} 2`, `manifold_session_slots{role="mds"} 70`, `manifold_session_slots_in_use{role="mds"} 5`,
+		`manifold_reply_cache_bytes{role="mds"} 1000`, `manifold_session_slot_recalls_total{role="mds"} 3`,
+		`manifold_sessions{role="ds"} 3`, `manifold_session_slots{role="ds"} 20`,
+	} {
+		if !strings.Contains(body, line+"\n") {
+			t.Errorf("no line %s", line)
+		}
 	}
 }
 

@@ -33,10 +33,11 @@ type Metrics struct {
 	opened, failed, refused, records, received, sent, orphans *prometheus.CounterVec // role
 	rejected                                                  *prometheus.CounterVec // role, reason
 	open                                                      *prometheus.GaugeVec   // role
+	slots                                                     *slots
 }
 
 func newMetrics() *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry()}
+	m := &Metrics{registry: prometheus.NewRegistry(), slots: newSlots()}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "manifold_" + name, Help: help}, append([]string{"role"}, labels...))
@@ -58,7 +59,7 @@ func newMetrics() *Metrics {
 		Name: "manifold_operation_duration_seconds", Help: "Time that an NFS operation took.",
 		Buckets: prometheus.ExponentialBuckets(10e-6, 4, 11), // 10 us to 10 s
 	}, []string{"role", "op"})
-	m.registry.MustRegister(m.open, m.seconds)
+	m.registry.MustRegister(m.open, m.seconds, m.slots)
 	return m
 }
 
