@@ -51,9 +51,15 @@ func newRaw(t testing.TB, addr, owner string, verf byte) *raw {
 // send makes one compound of exactly ops.
 func (r *raw) send(ops ...client.Op) (n int, s nfs4.Status) {
 	r.t.Helper()
+	return r.sendAs(0, ops...)
+}
+
+// sendAs is send by a user.
+func (r *raw) sendAs(uid uint32, ops ...client.Op) (n int, s nfs4.Status) {
+	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	n, s, err := client.Send(ctx, r.conn, sys(0, 0), r.minor, ops...)
+	n, s, err := client.Send(ctx, r.conn, sys(uid, 0), r.minor, ops...)
 	if err != nil {
 		r.t.Fatalf("%v: %v", names(ops), err)
 	}
