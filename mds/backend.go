@@ -116,15 +116,15 @@ func (s *Server) RemoveDS(ctx context.Context, id string) error {
 	if err := s.fleet.SetDraining(ctx, m.ID, true); err != nil {
 		return err
 	}
+	// Before anybody's layouts are taken for nothing; and again when they are back.
+	if err := s.empty(ctx, id, m.ID); err != nil {
+		return err
+	}
 	if err := s.ops.RecallDS(ctx, m.ID); err != nil {
 		return fmt.Errorf("%w: %w", err, admin.ErrUnavailable)
 	}
-	files, err := s.ops.FilesOn(ctx, m.ID)
-	if err != nil {
+	if err := s.empty(ctx, id, m.ID); err != nil {
 		return err
-	}
-	if files > 0 {
-		return fmt.Errorf("data server %q holds data of %d files, remove or copy them first: %w", id, files, admin.ErrRefused)
 	}
 	if err := s.fleet.SetRemoved(ctx, m.ID); err != nil {
 		return err
@@ -132,6 +132,18 @@ func (s *Server) RemoveDS(ctx context.Context, id string) error {
 	s.ops.ForgetDevices(ctx, m.ID)
 	s.control.Drop(m.ID, errRemoved)
 	return s.outbox.Drop(ctx, m.ID)
+}
+
+// empty is ErrRefused if files lie on a data server.
+func (s *Server) empty(ctx context.Context, id string, ds layout.DSID) error {
+	files, err := s.ops.FilesOn(ctx, ds)
+	if err != nil {
+		return err
+	}
+	if files > 0 {
+		return fmt.Errorf("data server %q holds data of %d files, remove or copy them first: %w", id, files, admin.ErrRefused)
+	}
+	return nil
 }
 
 var errRemoved = fmt.Errorf("removed by the administrator")

@@ -1,8 +1,10 @@
 package wire_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -300,7 +302,16 @@ func TestMovedWithMany(t *testing.T) {
 		}
 	}
 	few.open(dir, entryName(0), nfs4.ShareAccessBoth).layout(nfs4.IOModeRead)
-	few.open(dir, entryName(1), nfs4.ShareAccessBoth).layout(nfs4.IOModeRead)
+	busy := few.open(dir, entryName(1), nfs4.ShareAccessBoth)
+	busy.layout(nfs4.IOModeRead)
+	var wg sync.WaitGroup
+	few.recalled(func(a *nfs4.CBLayoutRecallArgs) nfs4.Status {
+		if bytes.Equal(a.Recall.FH, busy.fh) {
+			// It needs another at once, and that is not taken from it again.
+			wg.Go(func() { busy.layout(nfs4.IOModeRead) })
+		}
+		return nfs4.ErrNoMatchingLayout
+	})
 	quiet := deviceInfoOp(first.body.Device, 1<<16, &nfs4.GetDeviceInfoRes{})
 	deaf.must(quiet)
 	quiet.Args.(*nfs4.GetDeviceInfoArgs).NotifyTypes = nfs4.BitmapOf(nfs4.NotifyDeviceIDChange)
@@ -319,6 +330,7 @@ func TestMovedWithMany(t *testing.T) {
 			t.Fatalf("%s was not told of the device", p.owner)
 		}
 	}
+	wg.Wait()
 	if a := many.awaitRecall(); a.Recall.Kind != nfs4.LayoutReturnFSID || !a.Changed || len(many.recalls) != 0 {
 		t.Errorf("recall %+v, and %d more", a, len(many.recalls))
 	}

@@ -3,6 +3,7 @@ package op
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,30 +22,23 @@ const revokeAtOnce = 16
 
 // RecallDS takes back every layout that uses a data server, and waits until
 // they are back or ctx ends. From a client that has many it takes everything.
+// Layouts that are given meanwhile are let be: they know what is new about the
+// data server, and to take them too would go on for ever.
 func (o *Ops) RecallDS(ctx context.Context, ds layout.DSID) error {
+	var old map[[12]byte]bool
 	for {
 		o.mu.Lock()
 		grants, changed := o.State.LayoutsOn(ds), o.changed
 		o.mu.Unlock()
+		if old == nil {
+			old = others(grants)
+		}
+		grants = slices.DeleteFunc(grants, func(g state.Grant) bool { return !old[g.Stateid.Other] })
 		if len(grants) == 0 {
 			return nil
 		}
-		held := map[nfs4.ClientID]int{}
-		for _, g := range grants {
-			held[g.Client]++
-		}
-		for _, g := range grants {
-			switch {
-			case !g.Deadline.IsZero() || held[g.Client] < 0:
-				continue // under recall already
-			case held[g.Client] >= bulkFrom:
-				o.beginAll(g.Client, nfs4.LayoutReturnFSID, true)
-				held[g.Client] = -1
-				continue
-			}
-			if _, s := o.onFile(ctx, g.File, state.RecallReq{File: g.File, Client: g.Client, Changed: true}); s != nfs4.OK {
-				return s
-			}
+		if s := o.recallMost(ctx, grants); s != nfs4.OK {
+			return s
 		}
 		select {
 		case <-changed:
@@ -54,17 +48,43 @@ func (o *Ops) RecallDS(ctx context.Context, ds layout.DSID) error {
 	}
 }
 
+// recallMost begins the recall of layouts that is not under way, because they
+// change. From a client that has many of them it takes everything.
+func (o *Ops) recallMost(ctx context.Context, grants []state.Grant) nfs4.Status {
+	held := map[nfs4.ClientID]int{}
+	for _, g := range grants {
+		held[g.Client]++
+	}
+	for _, g := range grants {
+		switch {
+		case !g.Deadline.IsZero() || held[g.Client] < 0:
+		case held[g.Client] >= bulkFrom:
+			o.beginAll(g.Client, nfs4.LayoutReturnFSID, true)
+			held[g.Client] = -1
+		default:
+			if _, s := o.onFile(ctx, g.File, state.RecallReq{File: g.File, Client: g.Client, Changed: true}); s != nfs4.OK {
+				return s
+			}
+		}
+	}
+	return nfs4.OK
+}
+
+// others is the layouts by what stays of their stateids.
+func others(grants []state.Grant) map[[12]byte]bool {
+	set := map[[12]byte]bool{}
+	for _, g := range grants {
+		set[g.Stateid.Other] = true
+	}
+	return set
+}
+
 // RecallFile takes the layouts of a file back, of one client or with 0 of all,
 // and waits until they are back or revoked, or ctx ends: the recall goes on
 // then. It returns how many there were.
 func (o *Ops) RecallFile(ctx context.Context, file uint64, client nfs4.ClientID) (int, error) {
 	o.mu.Lock()
-	before := map[[12]byte]bool{}
-	for _, g := range o.State.Layouts(file, 0) {
-		if client == 0 || g.Client == client {
-			before[g.Stateid.Other] = true
-		}
-	}
+	before := others(slices.DeleteFunc(o.State.Layouts(file, 0), func(g state.Grant) bool { return client != 0 && g.Client != client }))
 	o.mu.Unlock()
 	if _, s := o.onFile(ctx, file, state.RecallReq{File: file, Client: client}); s != nfs4.OK {
 		return 0, s
