@@ -13,14 +13,11 @@ import (
 // after the next restart they must not reclaim what conflicts with it (RFC 8881
 // section 8.4.3). What they may still write concerns only who denies that.
 func (o *Ops) mayOpenNew(ctx context.Context, h layout.Handle, r *state.OpenReq) nfs4.Status {
-	if r.Reclaim || r.DelegCur {
+	switch {
+	case r.Reclaim || r.DelegCur:
 		return nfs4.OK
-	}
-	if s := o.awaitSettled(ctx); s != nfs4.OK {
-		return s
-	}
-	if r.Deny == nfs4.ShareDenyNone {
-		return nfs4.OK
+	case r.Deny == nfs4.ShareDenyNone:
+		return o.awaitSettled(ctx)
 	}
 	return o.undisturbed(ctx, h)
 }
@@ -55,10 +52,8 @@ func (o *Ops) undisturbed(ctx context.Context, h layout.Handle) nfs4.Status {
 		return nfs4.OK
 	default:
 	}
-	select {
-	case <-o.settled:
-	default:
-		return nfs4.ErrDelay // the fences are not on the outbox yet
+	if s := o.awaitSettled(ctx); s != nfs4.OK {
+		return s // the fences are not on the outbox yet
 	}
 	in, s := o.inode(ctx, h)
 	if s != nfs4.OK {
