@@ -8,6 +8,22 @@ import (
 	"manifold/xdr/nfs4"
 )
 
+// decideOpen asks the state about an OPEN, and about those who were lost. While
+// one of them may still write to the file nobody gets a delegation.
+func (o *Ops) decideOpen(ctx context.Context, h layout.Handle, r *state.OpenReq) (v state.Verdict, s nfs4.Status) {
+	if v = o.decide(*r); v.Status != nfs4.OK {
+		return v, v.Status
+	}
+	if s := o.mayOpenNew(ctx, h, r); s != nfs4.OK {
+		return v, s
+	}
+	if v.Delegation.Type != nfs4.DelegateNone && !r.Reclaim && o.undisturbed(ctx, h) != nfs4.OK {
+		r.CanCallback = false
+		v = o.decide(*r)
+	}
+	return v, v.Status
+}
+
 // mayOpenNew says whether an OPEN that is no reclaim may be granted yet, as far as
 // clients go that were lost in the restart. They must be off the record, durably:
 // after the next restart they must not reclaim what conflicts with it (RFC 8881

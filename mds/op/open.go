@@ -230,11 +230,8 @@ func (o *Ops) openOnce(ctx context.Context, c *compound.Call, r *nfs4.OpenRes, o
 	// A file without a name goes with its last open: nobody is to keep it.
 	calls := o.caller.CanCallback(c.Client)
 	op.req.CanCallback = calls && in.Nlink > 0
-	v := o.decide(op.req)
-	if v.Status != nfs4.OK {
-		return v.Status
-	}
-	if s := o.mayOpenNew(ctx, h, &op.req); s != nfs4.OK {
+	v, s := o.decideOpen(ctx, h, &op.req)
+	if s != nfs4.OK {
 		return s
 	}
 	if op.cut {

@@ -14,6 +14,7 @@ import (
 	"manifold/mds/state"
 	"manifold/mds/store"
 	"manifold/mds/store/storetest"
+	"manifold/xdr"
 	"manifold/xdr/client"
 	"manifold/xdr/nfs4"
 )
@@ -283,6 +284,43 @@ func TestLostAreOffTheRecord(t *testing.T) {
 	p.want(nfs4.ErrDelay, open...)
 	failing.Store(false)
 	r.eventually("open", func() bool { return p.try(open...) == nfs4.OK })
+}
+
+// TestNoDelegationBesideLost: while a client that was lost in a restart may still
+// write to a file by its layout nobody gets a delegation of it.
+func TestNoDelegationBesideLost(t *testing.T) {
+	mem := &storetest.Mem{}
+	lost := newRig(t, mem).mount("lost")
+	fh, id := lost.create("f")
+	lost.want(nfs4.OK, putFH(fh), layoutGet(id))
+	r := newRig(t, mem)
+	release := r.sender.hold()
+	c, err := client.Dial(t.Context(), r.addr, client.Config{Owner: []byte("other"), Cred: root, Minor: 2,
+		Callback: func(context.Context, nfs4.CBOpNum, *xdr.Decoder, *xdr.Encoder) nfs4.Status { return nfs4.OK }})
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	p := &peer{t, c}
+	r.ops.mu.Lock()
+	_, _, waiting := r.ops.State.Grace(r.ops.Now())
+	for _, name := range waiting {
+		r.ops.State.Unrecord(name)
+	}
+	r.ops.wake()
+	r.ops.mu.Unlock()
+	open := func() nfs4.DelegationType {
+		t.Helper()
+		var res nfs4.OpenRes
+		args := &nfs4.OpenArgs{ShareAccess: nfs4.ShareAccessRead | nfs4.WantReadDeleg, Owner: nfs4.OpenOwner{Owner: []byte("o")}, Claim: nfs4.OpenClaim{Name: []byte("f")}}
+		r.eventually("open", func() bool {
+			return p.try(putRoot(), client.Op{Num: nfs4.OpOpen, Args: args, Res: &res}) == nfs4.OK
+		})
+		return res.Delegation.Type
+	}
+	if typ := open(); typ != nfs4.DelegateNoneExt {
+		t.Errorf("delegation of type %v", typ)
+	}
+	release()
+	r.eventually("delegation", func() bool { return open() == nfs4.DelegateRead })
 }
 
 // TestBarred: a client that has a revoked delegation not yet freed is not on

@@ -142,7 +142,7 @@ func newRig(t *testing.T, mem *storetest.Mem) *rig {
 	must(t, err)
 	fl, err := fleet.Load(t.Context(), st, fleet.Defaults{Unit: 4096}, zap.NewNop(), time.Now)
 	must(t, err)
-	limit := state.Counts{Clients: 10, Opens: 100, Owners: 100, Locks: 100, Layouts: 100}
+	limit := state.Counts{Clients: 10, Opens: 100, Owners: 100, Locks: 100, Layouts: 100, Delegs: 100}
 	core, err := state.New(state.Config{Boot: boots, Grace: time.Minute, Recall: time.Second, Courtesy: time.Hour, PerClient: limit, Total: limit}, time.Now(), names)
 	must(t, err)
 	ob := outbox.New(outbox.Config{Store: st, Sender: r.sender, Ready: fl.Ready})
