@@ -316,10 +316,22 @@ func TestMovedWithMany(t *testing.T) {
 	deaf.must(quiet)
 	quiet.Args.(*nfs4.GetDeviceInfoArgs).NotifyTypes = nfs4.BitmapOf(nfs4.NotifyDeviceIDChange)
 	deaf.must(quiet) // what was asked for last counts
+	mute := newReplayRig(t, c, few, "mute", 0) // without a back channel
+	mute.do(reclaimComplete())
+	mute.do(deviceInfoOp(first.body.Device, 1<<16, &nfs4.GetDeviceInfoRes{}))
 	n := c.ds[1]
 	n.stop()
 	n.listen = "127.0.0.1:0"
 	n.start()
+	eventually(t, "word of the device in a SEQUENCE", func() error {
+		if f := mute.flags(); f&nfs4.SeqStatusDevIDDeleted == 0 {
+			return fmt.Errorf("flags %#x", f)
+		}
+		return nil
+	})
+	if f := mute.flags(); f&nfs4.SeqStatusDevIDDeleted != 0 {
+		t.Errorf("flags %#x once it was heard", f)
+	}
 	for _, p := range []*peer{many, few} {
 		select {
 		case id := <-p.gone:

@@ -27,8 +27,8 @@ func (o *Ops) Moved(ds layout.DSID) {
 }
 
 // ForgetDevices tells the clients that asked for it that the devices which a
-// data server was part of are gone. A client that cannot be told asks when it
-// finds out.
+// data server was part of are gone. A client that cannot be called is told in its
+// next SEQUENCE that some are (SEQ4_STATUS_DEVID_DELETED).
 func (o *Ops) ForgetDevices(ctx context.Context, ds layout.DSID) {
 	deaf := map[nfs4.ClientID]bool{}
 	for _, dev := range o.Fleet.Forget(ds) {
@@ -41,6 +41,7 @@ func (o *Ops) ForgetDevices(ctx context.Context, ds layout.DSID) {
 			cancel()
 			if err != nil {
 				deaf[id] = true
+				o.caller.Notify(id, nfs4.SeqStatusDevIDDeleted)
 				o.Log.Debug("client not told of a device that is gone", clientID(id), zap.Error(err))
 			}
 		}
