@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,10 +27,19 @@ type Config struct {
 	// may hold before the socket is not read: 64 MiB. Calls admitted before
 	// still make their replies, so what is held can pass it by MaxInFlight replies.
 	MaxBytes int
+	// MaxTotalBytes is how many bytes of buffers the unanswered calls of all
+	// connections that share the Config may hold: 4 GiB. When it is reached, a
+	// connection whose calls hold any is not read until they are answered: each
+	// goes on with one call at a time.
+	MaxTotalBytes int64
 	// StallTimeout is how long a peer may stop in the middle of a record, or
 	// not read what we write, before the connection is closed: 60 s. Silence
-	// between records is not limited here (TCP keepalive finds dead peers).
+	// between records is not limited here (TCP keepalive finds dead peers), but
+	// before the first.
 	StallTimeout time.Duration
+	// FirstRecord is how long a peer that connected to us may take until its
+	// first record is here: 0 is without limit.
+	FirstRecord time.Duration
 	// Flavors are the authentication flavours accepted: AuthNone and AuthSys.
 	// One that is known but not listed is answered AuthTooWeak.
 	Flavors []uint32
@@ -46,6 +56,7 @@ type Config struct {
 
 	once sync.Once
 	pool pools
+	held atomic.Int64 // bytes of buffers of calls in work on all connections
 }
 
 // Observer counts what connections do. Its methods are called on hot paths
@@ -78,6 +89,9 @@ func (c *Config) fill() {
 		}
 		if c.MaxBytes <= 0 {
 			c.MaxBytes = 64 << 20
+		}
+		if c.MaxTotalBytes <= 0 {
+			c.MaxTotalBytes = 4 << 30
 		}
 		if c.StallTimeout <= 0 {
 			c.StallTimeout = time.Minute

@@ -24,6 +24,9 @@ var ErrClosed = errors.New("rpc: connection closed")
 // errDropped is why a connection closes after Reply.Drop.
 var errDropped = errors.New("rpc: call dropped by its handler")
 
+// errSilent is why a connection closes on which no first record came in time.
+var errSilent = errors.New("rpc: no first record in time")
+
 // Conn is one connection, on which either end may call the other. Its methods
 // may be called from any goroutine.
 type Conn struct {
@@ -145,7 +148,8 @@ func (c *Conn) admit() bool {
 
 // full is called with mu held.
 func (c *Conn) full() bool {
-	return int(c.inflight.Load()) >= c.cfg.MaxInFlight || c.held >= c.cfg.MaxBytes
+	return int(c.inflight.Load()) >= c.cfg.MaxInFlight || c.held >= c.cfg.MaxBytes ||
+		c.held > 0 && c.cfg.held.Load() >= c.cfg.MaxTotalBytes
 }
 
 // readFailed ends the connection, unless it was Shutdown that broke off the read.
@@ -155,6 +159,9 @@ func (c *Conn) readFailed(err error) {
 	c.mu.Unlock()
 	if draining && errors.Is(err, os.ErrDeadlineExceeded) {
 		return
+	}
+	if c.cfg.FirstRecord > 0 && !c.rd.begun && errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errSilent
 	}
 	c.fail(err)
 }
@@ -188,7 +195,7 @@ func (c *Conn) accept(xid uint32, d *xdr.Decoder, rec *buffer) (moved bool, err 
 	}
 	c.mu.Lock()
 	c.inflight.Add(1)
-	c.held += w.held
+	c.hold(w.held)
 	c.mu.Unlock()
 	switch {
 	case reject:
@@ -243,6 +250,8 @@ func (c *Conn) fail(err error) {
 // report tells log and Observer of the end: a line for a peer at fault.
 func (c *Conn) report(err error) {
 	switch {
+	case errors.Is(err, errSilent): // there may be many
+		c.cfg.Log.Debug("connection closed", zap.Stringer("peer", c.RemoteAddr()), zap.Error(err))
 	case errors.Is(err, errRecord), errors.Is(err, errMessage), errors.Is(err, errDropped),
 		errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, os.ErrDeadlineExceeded):
 		c.cfg.Log.Warn("connection closed", zap.Stringer("peer", c.RemoteAddr()), zap.Error(err))

@@ -30,13 +30,24 @@ type recordReader struct {
 	max   int
 	stall time.Duration
 	armed bool // a read deadline is set
+	begun bool // a record came
 }
 
+// early is how much of a longer fragment has to be here before there is a
+// buffer for all of it: a mark alone, which costs the peer nothing, gets none.
+// It is less than readAhead.
+const early = 16 << 10
+
 func newRecordReader(nc net.Conn, cfg *Config) recordReader {
-	return recordReader{
+	r := recordReader{
 		in: bufio.NewReaderSize(nc, readAhead), nc: nc,
 		pool: &cfg.pool, max: cfg.MaxRecord, stall: cfg.StallTimeout,
 	}
+	if cfg.FirstRecord > 0 {
+		// Nobody reads yet, so this does not undo what Shutdown sets.
+		r.armed = nc.SetReadDeadline(time.Now().Add(cfg.FirstRecord)) == nil
+	}
+	return r
 }
 
 // next returns the next record. The error is io.EOF when the stream ends
@@ -61,6 +72,7 @@ func (r *recordReader) next() (*buffer, error) {
 		r.armed = false
 		r.nc.SetReadDeadline(time.Time{})
 	}
+	r.begun = r.begun || err == nil
 	return rec, err
 }
 
@@ -86,8 +98,11 @@ func (r *recordReader) rest() (rec *buffer, err error) {
 		if n > r.max-have {
 			return rec, fmt.Errorf("%w: %d bytes, %d allowed", errRecord, int64(have)+int64(n), r.max)
 		}
-		rec = r.room(rec, n)
 		r.await(n)
+		if _, err := r.in.Peek(min(n, early)); err != nil {
+			return rec, err
+		}
+		rec = r.room(rec, n)
 		if _, err := io.ReadFull(r.in, rec.b[have:have+n]); err != nil {
 			return rec, err
 		}

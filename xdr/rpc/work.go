@@ -98,15 +98,21 @@ func (w *work) answer() {
 	grown := cap(w.out.buf.b)
 	w.held += grown
 	c.mu.Lock()
-	c.held += grown
+	c.hold(grown)
 	c.mu.Unlock()
 	c.enqueue(&w.pkt)
+}
+
+// hold counts bytes of buffers of calls in work. mu is held.
+func (c *Conn) hold(bytes int) {
+	c.held += bytes
+	c.cfg.held.Add(int64(bytes))
 }
 
 // release ends the work on a call.
 func (c *Conn) release(w *work) {
 	c.mu.Lock()
-	c.held -= w.held
+	c.hold(-w.held)
 	if c.inflight.Add(-1) == 0 && c.draining {
 		c.setIdle()
 	}

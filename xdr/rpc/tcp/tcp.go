@@ -1,7 +1,7 @@
 // Package tcp carries rpc over TCP.
 //
 // Its nouns: a Server accepts connections from listeners and runs an rpc.Conn
-// on each, up to a limit; Dial makes one from our side. Sockets have keepalive,
+// on each, up to a limit in all and from one address; Dial makes one from our side. Sockets have keepalive,
 // so that a peer which vanished is noticed, and no delay of small segments.
 package tcp
 
@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -49,6 +50,9 @@ type Config struct {
 	// MaxConns is how many connections may be open at once: 4096. One more is
 	// closed as soon as it is accepted.
 	MaxConns int
+	// MaxPerAddress is how many of them may come from one IP address: a quarter
+	// of MaxConns, but 64 at least. One more is closed likewise.
+	MaxPerAddress int
 }
 
 // Server runs a Handler on every connection that its listeners accept.
@@ -61,9 +65,12 @@ type Server struct {
 	stop     context.CancelFunc
 	wg       sync.WaitGroup
 
+	refused refusals
+
 	mu        sync.Mutex
 	closed    bool
 	conns     map[*rpc.Conn]struct{}
+	hosts     map[netip.Addr]int // connections by address
 	listeners map[net.Listener]struct{}
 }
 
@@ -75,11 +82,14 @@ func NewServer(h rpc.Handler, cfg Config) *Server {
 	if cfg.MaxConns <= 0 {
 		cfg.MaxConns = 4096
 	}
+	if cfg.MaxPerAddress <= 0 {
+		cfg.MaxPerAddress = max(cfg.MaxConns/4, 64)
+	}
 	log := cfg.RPC.Log
 	if log == nil {
 		log = zap.NewNop()
 	}
-	s := &Server{h: h, cfg: cfg, log: log, observer: cfg.RPC.Observer, conns: map[*rpc.Conn]struct{}{}, listeners: map[net.Listener]struct{}{}}
+	s := &Server{h: h, cfg: cfg, log: log, observer: cfg.RPC.Observer, conns: map[*rpc.Conn]struct{}{}, hosts: map[netip.Addr]int{}, listeners: map[net.Listener]struct{}{}}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
@@ -128,18 +138,21 @@ func (s *Server) Serve(ln net.Listener) error {
 
 // start serves one accepted connection, if there is room.
 func (s *Server) start(nc net.Conn) {
+	from := host(nc.RemoteAddr())
 	s.mu.Lock()
-	if s.closed || len(s.conns) >= s.cfg.MaxConns {
-		full := !s.closed
+	if s.closed {
 		s.mu.Unlock()
-		if full && s.observer != nil {
-			s.observer.ConnRefused() // first: who was refused may look at once
-		}
 		nc.Close()
+		return
+	}
+	if why := s.room(from); why != "" {
+		s.mu.Unlock()
+		s.refuse(nc, why)
 		return
 	}
 	c := rpc.NewConn(context.Background(), nc, s.h, s.cfg.RPC)
 	s.conns[c] = struct{}{}
+	s.enter(from)
 	s.wg.Add(1)
 	s.mu.Unlock()
 	go func() {
@@ -147,6 +160,7 @@ func (s *Server) start(nc net.Conn) {
 		_ = c.Serve() // the Observer is told why it ended
 		s.mu.Lock()
 		delete(s.conns, c)
+		s.leave(from)
 		s.mu.Unlock()
 	}()
 }

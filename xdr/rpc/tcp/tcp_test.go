@@ -3,12 +3,18 @@ package tcp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"manifold/xdr"
 	"manifold/xdr/rpc"
@@ -206,6 +212,52 @@ func TestMaxConns(t *testing.T) {
 	if _, err := call(b, 0, 1); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestMaxPerAddress: one address does not take the room of others, and a line in
+// the log tells of who is refused, not of each.
+func TestMaxPerAddress(t *testing.T) {
+	ln, err := Listen(bg, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, logs := observer.New(zapcore.WarnLevel)
+	s := NewServer(&echo{}, Config{RPC: &rpc.Config{Log: zap.New(core)}, MaxConns: 10, MaxPerAddress: 2})
+	go s.Serve(ln)
+	defer s.Shutdown(bg)
+	from := func(ip string) *rpc.Conn {
+		t.Helper()
+		nc, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(ip)}}).Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := rpc.NewConn(bg, nc, nil, &rpc.Config{})
+		go c.Serve()
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	works := func(c *rpc.Conn) {
+		t.Helper()
+		if got, err := call(c, 0, 7); err != nil || got != 7 {
+			t.Errorf("%d, %v", got, err)
+		}
+	}
+	a, b := from("127.0.0.1"), from("127.0.0.1")
+	works(a)
+	works(b)
+	for range 5 {
+		<-from("127.0.0.1").Done()
+	}
+	works(from("127.0.0.2"))
+	works(a)
+	if logs.Len() != 1 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()), "127.0.0.1") {
+		t.Errorf("log: %v", logs.All())
+	}
+	a.Close()
+	for s.Conns() == 3 {
+		time.Sleep(time.Millisecond)
+	}
+	works(from("127.0.0.1"))
 }
 
 // TestSocket looks at what the kernel has: plain TCP, keepalive, no delay.
