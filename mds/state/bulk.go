@@ -31,7 +31,7 @@ type bulk struct {
 // everything is all layouts of a client, as one Grant with File 0.
 func (cl *client) everything() Grant {
 	all, uses := Grant{Client: cl.id, IOMode: nfs4.IOModeRead}, map[layout.DSID]bool{}
-	for _, st := range cl.stakes {
+	for _, st := range cl.stakes.m {
 		if st.grant == nil {
 			continue
 		}
@@ -51,7 +51,7 @@ func (cl *client) everything() Grant {
 
 // alone says whether no layout of the client is being recalled by itself.
 func (cl *client) alone() bool {
-	for _, st := range cl.stakes {
+	for _, st := range cl.stakes.m {
 		if g := st.grant; g != nil && g.holds() && g.recall != nil && !g.recall.bulk {
 			return false
 		}
@@ -97,7 +97,7 @@ func (a bulkAct) apply(c *Core, _ *Effects) bool {
 	}
 	cl.bulk = &a.next
 	c.bulks[cl] = struct{}{}
-	for _, st := range cl.stakes {
+	for _, st := range cl.stakes.m {
 		g := st.grant
 		switch {
 		case g == nil || g.recall != nil && !g.recall.bulk:
@@ -136,7 +136,7 @@ func (r RecallDoneReq) allDone(c *Core, e env) Verdict {
 		return Verdict{Change: Change{bulkEndAct{cl.id}}}
 	case r.Revoke || !e.now.Before(next.deadline):
 		var v Verdict
-		for _, st := range cl.stakes {
+		for _, st := range cl.stakes.m {
 			if g := st.grant; g != nil && g.holds() {
 				v.Effects.Fence = append(v.Effects.Fence, g.show())
 			}
@@ -165,7 +165,7 @@ func (a bulkEndAct) apply(c *Core, _ *Effects) bool {
 		return false
 	}
 	c.dropBulk(cl)
-	for _, st := range cl.stakes {
+	for _, st := range cl.stakes.m {
 		// One that is recalled by itself was not there yet when the client answered.
 		if g := st.grant; g != nil && (!g.holds() || g.recall != nil && g.recall.bulk) {
 			c.dropGrant(g)

@@ -13,11 +13,11 @@ import (
 type client struct {
 	id       nfs4.ClientID
 	name     string
-	reclaims bool      // was on record, so may reclaim during grace
-	complete bool      // has sent RECLAIM_COMPLETE
-	going    bool      // Expire was called
-	lapsed   time.Time // since when it is a courtesy client; zero if it is none
-	stakes   map[uint64]*stake
+	reclaims bool          // was on record, so may reclaim during grace
+	complete bool          // has sent RECLAIM_COMPLETE
+	going    bool          // Expire was called
+	lapsed   time.Time     // since when it is a courtesy client; zero if it is none
+	stakes   index[*stake] // by file
 	// revoked holds, by file, the number of the last layout that was revoked.
 	revoked map[uint64]uint64
 	// lost is the delegations that were revoked and not freed: the file by number.
@@ -31,8 +31,8 @@ type client struct {
 type stake struct {
 	client  *client
 	file    *file
-	opens   map[string]*open // by open-owner
-	writers int              // opens for writing
+	opens   few[string, *open] // by open-owner
+	writers int                // opens for writing
 	grant   *grant
 	deleg   *deleg
 }
@@ -40,11 +40,12 @@ type stake struct {
 // file is what all clients have in one file. It is there as long as a stake is.
 type file struct {
 	id     uint64
-	stakes map[nfs4.ClientID]*stake
+	stakes few[nfs4.ClientID, *stake]
 	opens  int
 	// access and deny count the opens with OPEN4_SHARE_..._READ and _WRITE.
 	access, deny [2]int
 	locks        []byteLock // by first byte
+	longest      uint64     // last less first byte of the longest of locks, or more
 	waits        []lockWait // by arrival
 	blocked      int        // recalls under way that all layouts must wait for
 	writable     int        // layouts to write
@@ -77,63 +78,39 @@ func (c *Core) client(id nfs4.ClientID) (*client, nfs4.Status) {
 
 // stake returns what a client has in a file, or nil.
 func (c *Core) stake(id nfs4.ClientID, file uint64) *stake {
-	if f := c.files[file]; f != nil {
-		return f.stakes[id]
+	if f := c.files.get(file); f != nil {
+		return f.stakes.get(id)
 	}
 	return nil
 }
 
 // enter returns what a client has in a file, which may be nothing yet.
 func (c *Core) enter(cl *client, id uint64) *stake {
-	if st := cl.stakes[id]; st != nil {
+	if st := cl.stakes.get(id); st != nil {
 		return st
 	}
-	f := c.files[id]
+	f := c.files.get(id)
 	if f == nil {
-		f = &file{id: id, stakes: map[nfs4.ClientID]*stake{}}
-		c.files[id] = f
+		f = &file{id: id}
+		c.files.put(id, f)
 	}
-	st := &stake{client: cl, file: f, opens: map[string]*open{}}
-	f.stakes[cl.id], cl.stakes[id] = st, st
+	st := &stake{client: cl, file: f}
+	f.stakes.add(st)
+	cl.stakes.put(id, st)
 	return st
 }
 
 // leave forgets a stake in which there is nothing left.
 func (c *Core) leave(st *stake) {
-	if len(st.opens) > 0 || st.grant != nil || st.deleg != nil {
+	if st.opens.len() > 0 || st.grant != nil || st.deleg != nil {
 		return
 	}
-	delete(st.client.stakes, st.file.id)
-	delete(st.file.stakes, st.client.id)
-	if len(st.file.stakes) == 0 {
-		delete(c.files, st.file.id)
+	st.client.stakes.drop(st.file.id)
+	st.file.stakes.drop(st)
+	if st.file.stakes.len() == 0 {
+		c.files.drop(st.file.id)
 	}
 }
-
-// count adds to one of the Counts of a client and of all.
-func (c *Core) count(cl *client, field func(*Counts) *int, by int) {
-	*field(&cl.n) += by
-	*field(&c.n) += by
-}
-
-// room says whether a client may have by more of something: ErrResource if its
-// own bound is in the way, since only the client can make room, and ErrDelay if
-// it is the server's.
-func (c *Core) room(cl *client, field func(*Counts) *int, by int) nfs4.Status {
-	switch {
-	case *field(&cl.n)+by > *field(&c.cfg.PerClient):
-		return nfs4.ErrResource
-	case *field(&c.n)+by > *field(&c.cfg.Total):
-		return nfs4.ErrDelay
-	}
-	return nfs4.OK
-}
-
-func opens(n *Counts) *int   { return &n.Opens }
-func owners(n *Counts) *int  { return &n.Owners }
-func locks(n *Counts) *int   { return &n.Locks }
-func layouts(n *Counts) *int { return &n.Layouts }
-func delegs(n *Counts) *int  { return &n.Delegs }
 
 // revoke notes that the layout of a file was revoked. The number of notes is
 // bounded: the oldest goes.
@@ -193,7 +170,7 @@ func (c *Core) AddClient(now time.Time, id nfs4.ClientID, name string) (reclaims
 	reclaims = reclaims && c.inGrace(now)
 	c.clients[id] = &client{
 		id: id, name: name, reclaims: reclaims,
-		stakes: map[uint64]*stake{}, revoked: map[uint64]uint64{}, lost: map[uint64]uint64{},
+		revoked: map[uint64]uint64{}, lost: map[uint64]uint64{},
 	}
 	c.n.Clients++
 	return reclaims, nfs4.OK
@@ -212,7 +189,7 @@ func (c *Core) Expire(id nfs4.ClientID) Effects {
 	cl.going = true
 	c.unlapse(cl)
 	c.Unrecord(cl.name)
-	for file, st := range cl.stakes {
+	for file, st := range cl.stakes.m {
 		if st.grant != nil && st.grant.rw() {
 			e.Grown = append(e.Grown, file)
 		}
@@ -224,6 +201,45 @@ func (c *Core) Expire(id nfs4.ClientID) Effects {
 	return e
 }
 
+// Shed drops what a client holds of most files at most, which is a part of
+// Forget for a client that may hold very much; more says that something is left.
+// Expire was called for it, and it is fenced.
+func (c *Core) Shed(id nfs4.ClientID, most int) (e Effects, more bool) {
+	cl := c.clients[id]
+	if cl == nil || !cl.going {
+		return e, false
+	}
+	for _, st := range cl.stakes.m {
+		if most--; most < 0 {
+			return e, true
+		}
+		c.dropStake(st, &e)
+	}
+	return e, false
+}
+
+// dropStake drops all that a client has in a file.
+func (c *Core) dropStake(st *stake, e *Effects) {
+	had := st.opens.len() > 0 || st.deleg != nil
+	if len(st.file.locks) > 0 {
+		c.unlock(st, nil)
+	}
+	for _, o := range st.opens.all() {
+		c.dropOpen(o)
+	}
+	if st.grant != nil {
+		c.dropGrant(st.grant)
+	}
+	if st.deleg != nil {
+		c.dropDeleg(st.deleg)
+	}
+	if had && !st.file.used() {
+		e.Idle = append(e.Idle, st.file.id)
+	}
+	e.Notify = append(e.Notify, c.release(st.file)...)
+	c.leave(st)
+}
+
 // Forget drops a client and everything it holds. Effects are the Idle files, and
 // whom to Notify. An unknown client is no error.
 func (c *Core) Forget(id nfs4.ClientID) Effects {
@@ -232,22 +248,8 @@ func (c *Core) Forget(id nfs4.ClientID) Effects {
 	if cl == nil {
 		return e
 	}
-	for _, st := range cl.stakes {
-		had := len(st.opens) > 0 || st.deleg != nil
-		for _, o := range st.opens {
-			c.dropOpen(o)
-		}
-		if st.grant != nil {
-			c.dropGrant(st.grant)
-		}
-		if st.deleg != nil {
-			c.dropDeleg(st.deleg)
-		}
-		if had && !st.file.used() {
-			e.Idle = append(e.Idle, st.file.id)
-		}
-		e.Notify = append(e.Notify, c.release(st.file)...)
-		c.leave(st)
+	for _, st := range cl.stakes.m {
+		c.dropStake(st, &e)
 	}
 	slices.Sort(e.Idle)
 	c.Unrecord(cl.name)

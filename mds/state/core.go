@@ -27,7 +27,12 @@ type Config struct {
 	Courtesy time.Duration
 	// PerClient bounds one client (its Clients is not looked at), Total all.
 	PerClient, Total Counts
+	// FileLocks bounds the byte ranges locked in one file: where one of them is
+	// long, every LOCK looks at all that begin before it. 0 is 16384.
+	FileLocks int
 }
+
+const fileLocks = 1 << 14
 
 // Validate says what is wrong with the configuration.
 func (cfg Config) Validate() error {
@@ -37,7 +42,7 @@ func (cfg Config) Validate() error {
 		}
 	}
 	switch {
-	case cfg.Total.Clients < 1:
+	case cfg.Total.Clients < 1 || cfg.FileLocks < 0:
 		return errors.New("state: a limit is too low")
 	case cfg.Boot == 0 || cfg.Boot == 1<<32-1:
 		return errors.New("state: boot number 0 or 2^32-1")
@@ -53,11 +58,11 @@ type Core struct {
 	cfg     Config
 	next    uint64 // number of the newest stateid
 	clients map[nfs4.ClientID]*client
-	files   map[uint64]*file
-	opens   map[uint64]*open // this and the next three by number of the stateid
-	owners  map[uint64]*lockOwner
-	layouts map[uint64]*grant
-	delegs  map[uint64]*deleg
+	files   index[*file]
+	opens   index[*open] // this and the next three by number of the stateid
+	owners  index[*lockOwner]
+	layouts index[*grant]
+	delegs  index[*deleg]
 	onDS    map[layout.DSID]map[*grant]struct{}
 	waited  map[*file]struct{} // those with waits for locks
 	recalls map[*grant]struct{}
@@ -85,14 +90,12 @@ func New(cfg Config, now time.Time, record []string) (*Core, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if cfg.FileLocks == 0 {
+		cfg.FileLocks = fileLocks
+	}
 	c := &Core{
 		cfg:     cfg,
 		clients: map[nfs4.ClientID]*client{},
-		files:   map[uint64]*file{},
-		opens:   map[uint64]*open{},
-		owners:  map[uint64]*lockOwner{},
-		layouts: map[uint64]*grant{},
-		delegs:  map[uint64]*deleg{},
 		onDS:    map[layout.DSID]map[*grant]struct{}{},
 		waited:  map[*file]struct{}{},
 		recalls: map[*grant]struct{}{},

@@ -44,8 +44,8 @@ func (f *file) opposed(id nfs4.ClientID, s share, own *open, status nfs4.Status)
 		return v, false
 	}
 	var gone fading
-	for other, st := range f.stakes {
-		for _, o := range st.opens {
+	for other, st := range f.stakes.all() {
+		for _, o := range st.opens.all() {
 			if o == own || s.access&o.deny|s.deny&o.access == 0 {
 				continue
 			}
@@ -56,31 +56,6 @@ func (f *file) opposed(id nfs4.ClientID, s share, own *open, status nfs4.Status)
 		}
 	}
 	return gone.delay(), true
-}
-
-// full refuses for want of room. If it is the server's bound, the client whose
-// lease ran out first has to go.
-func (c *Core) full(s nfs4.Status, field func(*Counts) *int) Verdict {
-	v := refuse(s)
-	if cl := c.oldest(field); cl != nil && s != nfs4.ErrResource {
-		v.Effects.Expire = []nfs4.ClientID{cl.id}
-	}
-	return v
-}
-
-// oldest returns the courtesy client that has been one for longest of those
-// that have any of field, or nil.
-func (c *Core) oldest(field func(*Counts) *int) *client {
-	var found *client
-	for cl := range c.courtesy {
-		if *field(&cl.n) == 0 {
-			continue
-		}
-		if found == nil || cl.lapsed.Before(found.lapsed) || cl.lapsed.Equal(found.lapsed) && cl.id < found.id {
-			found = cl
-		}
-	}
-	return found
 }
 
 // Courtesy is to be called when a client's lease runs out (RFC 8881 section
@@ -94,12 +69,12 @@ func (c *Core) oldest(field func(*Counts) *int) *client {
 func (c *Core) Courtesy(now time.Time, id nfs4.ClientID) bool {
 	cl := c.clients[id]
 	switch {
-	case cl == nil || cl.going || c.cfg.Courtesy == 0 || len(cl.stakes) == 0:
+	case cl == nil || cl.going || c.cfg.Courtesy == 0 || cl.stakes.len() == 0:
 		return false
 	case !cl.lapsed.IsZero():
 		return true
 	}
-	for _, st := range cl.stakes {
+	for _, st := range cl.stakes.m {
 		if st.grant != nil && st.grant.holds() && st.grant.recall != nil || st.deleg != nil && !st.deleg.due.IsZero() || st.waitedFor() {
 			return false
 		}

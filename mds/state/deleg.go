@@ -42,11 +42,11 @@ func (f *file) admits(st *stake, write bool) bool {
 	case f == nil:
 		return true
 	case write:
-		return len(f.stakes) == 1 && st != nil
+		return f.stakes.len() == 1 && st != nil
 	}
 	var mine file // what of f's counts is the client's own
 	if st != nil {
-		for _, o := range st.opens {
+		for _, o := range st.opens.all() {
 			mine.tally(o.share, 1)
 		}
 		if st.grant != nil && st.grant.rw() {
@@ -84,7 +84,7 @@ func (r OpenReq) delegate(c *Core, e env, cl *client) (give delegAct, out Delega
 	if !ok {
 		return give, out, why
 	}
-	f, st := c.files[r.File], cl.stakes[r.File]
+	f, st := c.files.get(r.File), cl.stakes.get(r.File)
 	if st != nil && st.deleg != nil {
 		return r.again(e, st.deleg, write)
 	}
@@ -160,7 +160,7 @@ func (c *Core) giveDeleg(st *stake, a delegAct) {
 	if d == nil {
 		d = &deleg{num: a.num, stake: st}
 		st.deleg = d
-		c.delegs[a.num] = d
+		c.delegs.put(a.num, d)
 		st.file.delegs++
 		c.count(st.client, delegs, 1)
 	}
@@ -194,7 +194,7 @@ func (c *Core) dropDeleg(d *deleg) {
 		st.file.writer = nil
 	}
 	st.deleg = nil
-	delete(c.delegs, d.num)
+	c.delegs.drop(d.num)
 	st.file.delegs--
 	c.count(st.client, delegs, -1)
 }
@@ -208,7 +208,7 @@ func (r DelegReturnReq) decide(c *Core, e env) Verdict {
 		return refuse(s)
 	}
 	act, v := delegEndAct{client: r.Client, num: d.num, now: e.now}, Verdict{}
-	act.left, v.Effects.Recall = c.leftLayout(e, d.stake, len(d.stake.opens))
+	act.left, v.Effects.Recall = c.leftLayout(e, d.stake, d.stake.opens.len())
 	v.Change = Change{act}
 	return v
 }
@@ -225,7 +225,7 @@ type delegEndAct struct {
 }
 
 func (a delegEndAct) apply(c *Core, e *Effects) bool {
-	d := c.delegs[a.num]
+	d := c.delegs.get(a.num)
 	if d == nil {
 		return false
 	}
@@ -276,7 +276,7 @@ func (c *Core) findDeleg(id nfs4.ClientID, file uint64, sid nfs4.Stateid) (*dele
 	if k != kindDeleg {
 		return nil, nfs4.ErrBadStateID
 	}
-	d := c.delegs[num]
+	d := c.delegs.get(num)
 	if d != nil && d.sid.Other == sid.Other && d.stake.of(id, file) {
 		return d, checkSeqid(sid.Seqid, d.sid.Seqid)
 	}
@@ -290,7 +290,7 @@ func (c *Core) findDeleg(id nfs4.ClientID, file uint64, sid nfs4.Stateid) (*dele
 }
 
 func (r GetattrReq) decide(c *Core, _ env) Verdict {
-	f := c.files[r.File]
+	f := c.files.get(r.File)
 	if f == nil || f.writer == nil || f.writer.stake.client.id == r.Client || f.writer.stake.client.fading() {
 		return Verdict{}
 	}
@@ -301,8 +301,8 @@ func (r GetattrReq) decide(c *Core, _ env) Verdict {
 // (0 for nobody).
 func (c *Core) Delegations(file uint64, except nfs4.ClientID) []Delegation {
 	var out []Delegation
-	if f := c.files[file]; f != nil && f.delegs > 0 {
-		for id, st := range f.stakes {
+	if f := c.files.get(file); f != nil && f.delegs > 0 {
+		for id, st := range f.stakes.all() {
 			if st.deleg != nil && id != except {
 				out = append(out, st.deleg.show())
 			}
@@ -316,7 +316,7 @@ func (c *Core) Delegations(file uint64, except nfs4.ClientID) []Delegation {
 func (c *Core) DelegationsOf(id nfs4.ClientID) []Delegation {
 	var out []Delegation
 	if cl := c.clients[id]; cl != nil {
-		for _, st := range cl.stakes {
+		for _, st := range cl.stakes.m {
 			if st.deleg != nil {
 				out = append(out, st.deleg.show())
 			}

@@ -481,7 +481,7 @@ func TestUpgradeInBetween(t *testing.T) {
 func TestDelegSeqidWraps(t *testing.T) {
 	c := newCore(t, 1)
 	d := must(t, c, OpenReq{Client: 1, File: 1, Access: 1, CanCallback: true}).Delegation
-	for _, g := range c.delegs {
+	for _, g := range c.delegs.m {
 		g.sid.Seqid = 1<<32 - 1
 	}
 	v := must(t, c, OpenReq{Client: 1, File: 1, Access: 2, Want: nfs4.WantWriteDeleg, CanCallback: true})

@@ -19,7 +19,7 @@ func (c *Core) breakDelegs(e env, f *file, id nfs4.ClientID, s share) (v Verdict
 	if f == nil || f.delegs == 0 {
 		return v, false
 	}
-	if st := f.stakes[id]; st != nil && st.deleg != nil && (f.delegs == 1 || st.deleg.write) {
+	if st := f.stakes.get(id); st != nil && st.deleg != nil && (f.delegs == 1 || st.deleg.write) {
 		return v, false
 	}
 	if f.writer == nil && s.access&nfs4.ShareAccessWrite == 0 && s.deny&nfs4.ShareDenyRead == 0 {
@@ -27,7 +27,7 @@ func (c *Core) breakDelegs(e env, f *file, id nfs4.ClientID, s share) (v Verdict
 	}
 	var acts delegRecallActs
 	var gone fading
-	for other, st := range f.stakes {
+	for other, st := range f.stakes.all() {
 		d := st.deleg
 		switch {
 		case d == nil || other == id || !d.bars(s):
@@ -55,7 +55,7 @@ func (r DelegConflictReq) decide(c *Core, e env) Verdict {
 	if r.Change {
 		use.access = nfs4.ShareAccessWrite
 	}
-	v, _ := c.breakDelegs(e, c.files[r.File], r.Client, use)
+	v, _ := c.breakDelegs(e, c.files.get(r.File), r.Client, use)
 	return v
 }
 
@@ -72,7 +72,7 @@ type delegRecallActs []delegRecallAct
 func (as delegRecallActs) apply(c *Core, _ *Effects) bool {
 	done := false
 	for _, a := range as {
-		d := c.delegs[a.num]
+		d := c.delegs.get(a.num)
 		if d == nil {
 			continue
 		}
@@ -98,7 +98,7 @@ func (r RecallDoneReq) delegDone(c *Core, e env) Verdict {
 	unknown := r.Answer == nfs4.ErrBadHandle || r.Answer == nfs4.ErrBadStateID
 	switch {
 	case unknown && !r.Revoke && (late || !e.now.Before(d.given.Add(settle))):
-		act.left, v.Effects.Recall = c.leftLayout(e, st, len(st.opens))
+		act.left, v.Effects.Recall = c.leftLayout(e, st, st.opens.len())
 	case r.Revoke || late:
 		act.revoke = true
 		v.Effects.Revoked = []Delegation{d.show()}
@@ -107,7 +107,7 @@ func (r RecallDoneReq) delegDone(c *Core, e env) Verdict {
 			act.fence = true
 			v.Effects.Fence, v.Effects.Grown = []Grant{g.show()}, []uint64{r.File}
 		} else {
-			act.left, v.Effects.Recall = c.leftLayout(e, st, len(st.opens))
+			act.left, v.Effects.Recall = c.leftLayout(e, st, st.opens.len())
 		}
 	case r.Answer == nfs4.OK:
 		return v
@@ -129,6 +129,7 @@ func (c *Core) OverdueDelegs(now time.Time) []Delegation {
 		}
 	}
 	slices.SortFunc(out, byDeleg)
+	c.cooling.forget(now, c.cfg.DelegPause, c.cfg.Total.Delegs)
 	return out
 }
 
@@ -178,11 +179,21 @@ func (c *Core) cool(file uint64, now time.Time) {
 	}
 	k.at[file] = now
 	k.order = append(k.order, cooled{file, now})
-	for first := k.order[0]; len(k.order) > max(c.cfg.Total.Delegs, 1) || !now.Before(first.at.Add(pause)); first = k.order[0] {
-		k.order = k.order[1:] // what was just noted stays
+	k.forget(now, pause, max(c.cfg.Total.Delegs, 1))
+}
+
+// forget forgets the files that are cool, and the first if there are more than
+// most.
+func (k *cooling) forget(now time.Time, pause time.Duration, most int) {
+	for len(k.order) > 0 && (len(k.order) > most || !now.Before(k.order[0].at.Add(pause))) {
+		first := k.order[0]
+		k.order = k.order[1:]
 		if k.at[first.file].Equal(first.at) {
 			delete(k.at, first.file)
 		}
+	}
+	if len(k.order) == 0 {
+		k.order = nil
 	}
 }
 

@@ -169,6 +169,10 @@ func (f *fuzzer) step(t *testing.T) {
 		}
 	case 7:
 		if cl := f.c.clients[id]; f.one(6) || cl != nil && cl.going {
+			for more := f.one(2); more; {
+				_, more = f.c.Shed(id, 1)
+				checkInvariants(t, f.c)
+			}
 			f.c.Forget(id)
 		}
 	case 8, 9:
@@ -303,9 +307,9 @@ func runFuzz(t *testing.T, in []byte) {
 		c.Forget(id)
 	}
 	checkInvariants(t, c)
-	if c.Counts() != (Counts{}) || len(c.files) != 0 || len(c.recalls) != 0 || len(c.onDS) != 0 ||
-		len(c.delegs) != 0 || len(c.waited) != 0 || len(c.recalled) != 0 || len(c.courtesy) != 0 {
-		t.Fatalf("left over: %+v, %d files, %d recalls, %d data servers", c.Counts(), len(c.files), len(c.recalls), len(c.onDS))
+	if c.Counts() != (Counts{}) || c.files.len() != 0 || len(c.recalls) != 0 || len(c.onDS) != 0 ||
+		c.delegs.len() != 0 || len(c.waited) != 0 || len(c.recalled) != 0 || len(c.courtesy) != 0 {
+		t.Fatalf("left over: %+v, %d files, %d recalls, %d data servers", c.Counts(), c.files.len(), len(c.recalls), len(c.onDS))
 	}
 }
 

@@ -32,14 +32,14 @@ func checkInvariants(t *testing.T, c *Core) {
 	for f := range c.waited {
 		waits += len(f.waits)
 	}
-	if len(c.opens) != all.Opens || len(c.owners)+waits != all.Owners || len(c.layouts) != all.Layouts || len(c.delegs) != all.Delegs {
-		t.Fatalf("index %d %d %d %d, has %+v", len(c.opens), len(c.owners), len(c.layouts), len(c.delegs), all)
+	if c.opens.len() != all.Opens || c.owners.len()+waits != all.Owners || c.layouts.len() != all.Layouts || c.delegs.len() != all.Delegs {
+		t.Fatalf("index %d %d %d %d, has %+v", c.opens.len(), c.owners.len(), c.layouts.len(), c.delegs.len(), all)
 	}
 	checkDelegs(t, c)
 	waited := 0
-	for id, f := range c.files {
-		if f.id != id || len(f.stakes) == 0 {
-			t.Fatalf("file %d under %d with %d stakes", f.id, id, len(f.stakes))
+	for id, f := range c.files.m {
+		if f.id != id || f.stakes.len() == 0 {
+			t.Fatalf("file %d under %d with %d stakes", f.id, id, f.stakes.len())
 		}
 		checkFile(t, f)
 		if _, listed := c.waited[f]; listed {
@@ -61,19 +61,19 @@ func checkInvariants(t *testing.T, c *Core) {
 		}
 		for g := range gs {
 			uses++
-			if c.layouts[g.num] != g || !slices.Contains(g.ds, ds) {
+			if c.layouts.get(g.num) != g || !slices.Contains(g.ds, ds) {
 				t.Fatalf("data server %d lists a layout that is gone", ds)
 			}
 		}
 	}
-	for _, g := range c.layouts {
+	for _, g := range c.layouts.m {
 		uses -= len(g.ds)
 	}
 	if uses != 0 {
 		t.Fatalf("%d uses of data servers too many", uses)
 	}
 	for g := range c.recalls {
-		if c.layouts[g.num] != g || g.recall == nil {
+		if c.layouts.get(g.num) != g || g.recall == nil {
 			t.Fatal("a recall of a layout that is gone")
 		}
 	}
@@ -84,9 +84,9 @@ func checkInvariants(t *testing.T, c *Core) {
 func checkDelegs(t *testing.T, c *Core) {
 	t.Helper()
 	recalled := 0
-	for num, d := range c.delegs {
+	for num, d := range c.delegs.m {
 		st := d.stake
-		if d.num != num || st.deleg != d || c.clients[st.client.id] != st.client || c.files[st.file.id] != st.file || d.sid.Seqid == 0 {
+		if d.num != num || st.deleg != d || c.clients[st.client.id] != st.client || c.files.get(st.file.id) != st.file || d.sid.Seqid == 0 {
 			t.Fatalf("delegation %+v is wrong", d.show())
 		}
 		if !d.due.IsZero() {
@@ -124,19 +124,19 @@ func checkDelegs(t *testing.T, c *Core) {
 // writes or denies reading (RFC 8881 section 10.4).
 func checkBarred(t *testing.T, f *file) {
 	t.Helper()
-	for id, st := range f.stakes {
+	for id, st := range f.stakes.all() {
 		d := st.deleg
 		if d == nil {
 			continue
 		}
-		for other, so := range f.stakes {
+		for other, so := range f.stakes.all() {
 			if other == id {
 				continue
 			}
 			if so.deleg != nil && (d.write || so.deleg.write) {
 				t.Fatalf("file %d: delegations of %d and %d conflict", f.id, id, other)
 			}
-			for _, o := range so.opens {
+			for _, o := range so.opens.all() {
 				if d.write || o.access&2 != 0 || o.deny&1 != 0 {
 					t.Fatalf("file %d: delegation of %d (write %v) and open %+v of %d", f.id, id, d.write, o.share, other)
 				}
@@ -147,16 +147,16 @@ func checkBarred(t *testing.T, f *file) {
 
 func checkClient(t *testing.T, c *Core, cl *client) (n Counts) {
 	t.Helper()
-	for id, st := range cl.stakes {
-		if st.client != cl || st.file.id != id || c.files[id] != st.file || st.file.stakes[cl.id] != st {
+	for id, st := range cl.stakes.m {
+		if st.client != cl || st.file.id != id || c.files.get(id) != st.file || st.file.stakes.get(cl.id) != st {
 			t.Fatalf("stake of client %d in file %d is not linked", cl.id, id)
 		}
-		if len(st.opens) == 0 && st.grant == nil && st.deleg == nil {
+		if st.opens.len() == 0 && st.grant == nil && st.deleg == nil {
 			t.Fatalf("stake of client %d in file %d is empty", cl.id, id)
 		}
 		writers := 0
-		for owner, o := range st.opens {
-			if o.owner != owner || o.stake != st || c.opens[o.num] != o || o.access == 0 || o.sid.Seqid == 0 {
+		for owner, o := range st.opens.all() {
+			if o.owner != owner || o.stake != st || c.opens.get(o.num) != o || o.access == 0 || o.sid.Seqid == 0 {
 				t.Fatalf("open %+v is wrong", o)
 			}
 			if _, union := o.within(o.seen); union != o.share {
@@ -169,8 +169,8 @@ func checkClient(t *testing.T, c *Core, cl *client) (n Counts) {
 				}
 			}
 			writers += int(o.access >> 1 & 1)
-			for name, lo := range o.owners {
-				if lo.owner != name || lo.open != o || c.owners[lo.num] != lo {
+			for name, lo := range o.owners.all() {
+				if lo.owner != name || lo.open != o || c.owners.get(lo.num) != lo {
 					t.Fatalf("lock-owner %+v is wrong", lo)
 				}
 				n.Owners++
@@ -178,7 +178,7 @@ func checkClient(t *testing.T, c *Core, cl *client) (n Counts) {
 			}
 		}
 		if st.deleg != nil {
-			if c.delegs[st.deleg.num] != st.deleg {
+			if c.delegs.get(st.deleg.num) != st.deleg {
 				t.Fatalf("delegation %+v is not listed", st.deleg.show())
 			}
 			n.Delegs++
@@ -187,7 +187,7 @@ func checkClient(t *testing.T, c *Core, cl *client) (n Counts) {
 			t.Fatalf("%d writers, has %d", st.writers, writers)
 		}
 		if g := st.grant; g != nil {
-			if g.stake != st || c.layouts[g.num] != g || !g.holds() && g.recall == nil || g.sid.Seqid == 0 {
+			if g.stake != st || c.layouts.get(g.num) != g || !g.holds() && g.recall == nil || g.sid.Seqid == 0 {
 				t.Fatalf("layout %+v is wrong", g)
 			}
 			if _, ok := c.recalls[g]; ok != (g.recall != nil) {
@@ -224,11 +224,11 @@ func checkFile(t *testing.T, f *file) {
 	t.Helper()
 	want := &file{}
 	ranges := map[*lockOwner]int{}
-	for _, st := range f.stakes {
-		for _, o := range st.opens {
+	for _, st := range f.stakes.all() {
+		for _, o := range st.opens.all() {
 			want.opens++
 			want.tally(o.share, 1)
-			for _, lo := range o.owners {
+			for _, lo := range o.owners.all() {
 				ranges[lo] = lo.ranges
 			}
 			if f.conflicts(o.share, o) {
@@ -262,6 +262,9 @@ func checkFile(t *testing.T, f *file) {
 		t.Fatalf("file %d: locks are not in order", f.id)
 	}
 	for i, l := range f.locks {
+		if l.last-l.first > f.longest {
+			t.Fatalf("file %d: a lock of %d bytes, the longest has %d", f.id, l.last-l.first+1, f.longest+1)
+		}
 		ranges[l.by]--
 		if l.first > l.last {
 			t.Fatalf("file %d: empty lock", f.id)

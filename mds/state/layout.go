@@ -69,7 +69,7 @@ func (r LayoutGetReq) decide(c *Core, e env) Verdict {
 	if r.IOMode != nfs4.IOModeRead && r.IOMode != nfs4.IOModeRW {
 		return refuse(nfs4.ErrBadIOMode)
 	}
-	st := cl.stakes[r.File]
+	st := cl.stakes.get(r.File)
 	if s := r.admit(c); s != nfs4.OK {
 		return refuse(s)
 	} else if st == nil {
@@ -93,9 +93,10 @@ func (r LayoutGetReq) decide(c *Core, e env) Verdict {
 		// Also with an open stateid, as in OPEN's compound or from a client that
 		// forgot the layout: a second "other" would make it return everything.
 		act.sid, act.num = bump(g.sid), g.num
-	} else if c.room(cl, layouts, 1) != nfs4.OK {
-		// The client then does its I/O through this server.
-		return c.full(nfs4.ErrLayoutUnavailable, layouts)
+	} else if s := c.room(cl, layouts, 1); s != nfs4.OK {
+		v := c.full(s, layouts)
+		v.Status = nfs4.ErrLayoutUnavailable // the client then does its I/O through this server
+		return v
 	} else {
 		act.sid, act.num = c.mint(kindLayout, r.Client, r.File)
 	}
@@ -135,7 +136,7 @@ func (a layoutGetAct) apply(c *Core, _ *Effects) bool {
 	if g == nil {
 		g = &grant{num: a.num, stake: st}
 		st.grant = g
-		c.layouts[a.num] = g
+		c.layouts.put(a.num, g)
 		c.count(cl, layouts, 1)
 	}
 	g.sid, g.onClose = a.sid, a.ReturnOnClose
@@ -245,13 +246,13 @@ func (a layoutReturnAct) apply(c *Core, _ *Effects) bool {
 		return false
 	}
 	if a.num != 0 {
-		if g := c.layouts[a.num]; g != nil {
+		if g := c.layouts.get(a.num); g != nil {
 			g.sid = a.sid
 			c.giveBack(g, a)
 		}
 		return true
 	}
-	for _, st := range cl.stakes {
+	for _, st := range cl.stakes.m {
 		if st.grant != nil {
 			c.giveBack(st.grant, a)
 		}
@@ -298,7 +299,7 @@ func (c *Core) dropGrant(g *grant) {
 			delete(c.onDS, ds)
 		}
 	}
-	delete(c.layouts, g.num)
+	c.layouts.drop(g.num)
 	g.stake.grant = nil
 	c.count(g.stake.client, layouts, -1)
 	c.endBulk(g.stake.client)
@@ -313,7 +314,7 @@ func (r LayoutCommitReq) decide(c *Core, e env) Verdict {
 		return refuse(c.mayReturn(e.now, cl))
 	}
 	k, num, s := c.parse(r.Stateid)
-	st := cl.stakes[r.File]
+	st := cl.stakes.get(r.File)
 	v := Verdict{Writer: st != nil && (st.mayWrite() || st.grant != nil && st.grant.rw())}
 	switch {
 	case !r.Stateid.IsSpecial() && c.foreign(r.Stateid):
@@ -325,7 +326,7 @@ func (r LayoutCommitReq) decide(c *Core, e env) Verdict {
 	case s != nfs4.OK || k != kindLayout || num > c.next || !tagged(r.Stateid, r.Client, r.File):
 		return refuse(nfs4.ErrBadStateID)
 	}
-	if g := c.layouts[num]; g != nil && g.sid.Other == r.Stateid.Other {
+	if g := c.layouts.get(num); g != nil && g.sid.Other == r.Stateid.Other {
 		if _, s = c.findGrant(r.Client, r.File, r.Stateid); s != nfs4.OK {
 			return refuse(s)
 		}

@@ -83,7 +83,7 @@ func (f *file) contested(id nfs4.ClientID, owner string, s span, write bool) (v 
 		return v, false
 	}
 	var gone fading
-	for _, l := range f.locks {
+	for _, l := range f.locks[f.near(s):] {
 		if l.first > s.last {
 			break
 		}
@@ -118,7 +118,7 @@ func (f *file) growth(id nfs4.ClientID, owner string, s span, unlock bool) int {
 	if !unlock {
 		n = 1
 	}
-	for _, l := range f.locks {
+	for _, l := range f.locks[f.near(s):] {
 		if l.first > s.last {
 			break
 		}
@@ -165,11 +165,15 @@ func (r LockReq) decide(c *Core, e env) Verdict {
 		}
 		return v
 	}
-	if s := c.room(cl, locks, f.growth(r.Client, owner, at, false)); s != nfs4.OK {
+	more := f.growth(r.Client, owner, at, false)
+	if more > 0 && len(f.locks)+more > c.cfg.FileLocks {
+		return refuse(nfs4.ErrResource)
+	}
+	if s := c.room(cl, locks, more); s != nfs4.OK {
 		return c.full(s, locks)
 	}
 	act := lockAct{client: r.Client, open: o.num, owner: owner, at: at, write: write}
-	if lo := o.owners[owner]; lo != nil {
+	if lo := o.owners.get(owner); lo != nil {
 		act.sid, act.num = bump(lo.sid), lo.num
 	} else if s := c.room(cl, owners, 1); s != nfs4.OK && f.waitIndex(o, owner) < 0 {
 		return c.full(s, owners)
@@ -207,18 +211,18 @@ type lockAct struct {
 }
 
 func (a lockAct) apply(c *Core, e *Effects) bool {
-	o := c.opens[a.open]
+	o := c.opens.get(a.open)
 	if _, s := c.client(a.client); s != nfs4.OK || o == nil {
 		return false
 	}
-	lo := o.owners[a.owner]
+	lo := o.owners.get(a.owner)
 	if lo == nil {
 		if a.unlock {
 			return true // FREE_STATEID came in between
 		}
 		lo = &lockOwner{num: a.num, open: o, owner: a.owner}
-		o.owners[a.owner] = lo
-		c.owners[a.num] = lo
+		o.owners.add(lo)
+		c.owners.put(a.num, lo)
 		c.count(o.stake.client, owners, 1)
 	}
 	if lo.num == a.num {
@@ -247,7 +251,7 @@ func (r LocktReq) decide(c *Core, e env) Verdict {
 	if s := c.mayClaim(e.now, cl, false); s != nfs4.OK {
 		return refuse(s)
 	}
-	v, _ := c.files[r.File].contested(r.Client, string(r.Owner), spanOf(r.Range), write)
+	v, _ := c.files.get(r.File).contested(r.Client, string(r.Owner), spanOf(r.Range), write)
 	return v
 }
 
@@ -264,7 +268,7 @@ func (r LockuReq) decide(c *Core, _ env) Verdict {
 		return refuse(s)
 	}
 	at := spanOf(r.Range)
-	if n := lo.open.stake.file.growth(r.Client, lo.owner, at, true); n > 0 && c.room(cl, locks, n) != nfs4.OK {
+	if n := lo.open.stake.file.growth(r.Client, lo.owner, at, true); n > 0 && (c.room(cl, locks, n) != nfs4.OK || len(lo.open.stake.file.locks)+n > c.cfg.FileLocks) {
 		return refuse(nfs4.ErrResource)
 	}
 	act := lockAct{client: r.Client, open: lo.open.num, owner: lo.owner, at: at,
@@ -282,10 +286,11 @@ func (c *Core) setRange(lo *lockOwner, at span, write, unlock bool) {
 	end := sort.Search(len(f.locks), func(i int) bool {
 		return f.locks[i].first > at.last && f.locks[i].first-1 > at.last
 	})
-	kept := f.locks[:0]
-	for _, l := range f.locks[:end] {
+	start := f.near(at)
+	kept := f.locks[:start]
+	for _, l := range f.locks[start:end] {
 		switch {
-		case !l.by.owned(id, lo.owner):
+		case !l.touches(at) || !l.by.owned(id, lo.owner):
 			kept = append(kept, l)
 			continue
 		case !unlock && l.by == lo && l.write == write && l.touches(at):
@@ -310,8 +315,21 @@ func (c *Core) setRange(lo *lockOwner, at span, write, unlock bool) {
 	for _, l := range parts {
 		i := sort.Search(len(f.locks), func(i int) bool { return f.locks[i].first > l.first })
 		f.locks = slices.Insert(f.locks, i, l)
+		f.longest = max(f.longest, l.last-l.first)
 		c.countRange(l.by, 1)
 	}
+	if len(f.locks) == 0 {
+		f.locks, f.longest = nil, 0
+	}
+}
+
+// near returns where in locks those begin that may overlap or touch s: one
+// before that ends too early, however long it is.
+func (f *file) near(s span) int {
+	if f.longest >= s.first || f.longest+1 >= s.first {
+		return 0
+	}
+	return sort.Search(len(f.locks), func(i int) bool { return f.locks[i].first >= s.first-1-f.longest })
 }
 
 func (c *Core) countRange(lo *lockOwner, by int) {
@@ -319,14 +337,24 @@ func (c *Core) countRange(lo *lockOwner, by int) {
 	c.count(lo.open.stake.client, locks, by)
 }
 
-// dropOwner ends a lock-owner's state of a file, with its locks.
-func (c *Core) dropOwner(lo *lockOwner) {
-	if lo.ranges > 0 {
-		f := lo.open.stake.file
-		f.locks = slices.DeleteFunc(f.locks, func(l byteLock) bool { return l.by == lo })
-		c.countRange(lo, -lo.ranges)
+// unlock takes a client's locks of a file away, of all its opens or of one, in
+// one go: there may be many.
+func (c *Core) unlock(st *stake, of *open) {
+	st.file.locks = slices.DeleteFunc(st.file.locks, func(l byteLock) bool {
+		mine := l.by.open.stake == st && (of == nil || l.by.open == of)
+		if mine {
+			c.countRange(l.by, -1)
+		}
+		return mine
+	})
+	if len(st.file.locks) == 0 {
+		st.file.locks, st.file.longest = nil, 0 // the memory of a file that had many
 	}
-	delete(lo.open.owners, lo.owner)
-	delete(c.owners, lo.num)
+}
+
+// dropOwner ends a lock-owner's state of a file, in which there is no lock left.
+func (c *Core) dropOwner(lo *lockOwner) {
+	lo.open.owners.drop(lo)
+	c.owners.drop(lo.num)
 	c.count(lo.open.stake.client, owners, -1)
 }

@@ -218,7 +218,7 @@ func (r *lockRig) expect(v Verdict, owner string, from, to int, write bool) {
 func (r *lockRig) compare() {
 	checkInvariants(r.t, r.c)
 	got := lockModel{}
-	for _, l := range r.c.files[1].locks {
+	for _, l := range r.c.files.get(1).locks {
 		owner := fmt.Sprint(l.by.open.stake.client.id, l.by.owner)
 		for i := range cells {
 			if l.first <= cellStart(i) && cellEnd(i) <= l.last {

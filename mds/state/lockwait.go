@@ -48,7 +48,7 @@ func (r LockReq) mayWait(c *Core, o *open, owner string, write bool) Change {
 }
 
 func (a waitAct) apply(c *Core, _ *Effects) bool {
-	o := c.opens[a.open]
+	o := c.opens.get(a.open)
 	if _, s := c.client(a.client); s != nfs4.OK || o == nil {
 		return false
 	}

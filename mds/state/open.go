@@ -12,7 +12,7 @@ type open struct {
 	// seen has bit access<<2|deny set for each OPEN that share is the union of:
 	// OPEN_DOWNGRADE may go back to a union of some of them.
 	seen   uint16
-	owners map[string]*lockOwner
+	owners few[string, *lockOwner]
 }
 
 // share is an access and a deny mode, each of bits OPEN4_SHARE_..._READ and
@@ -80,13 +80,13 @@ func (r OpenReq) decide(c *Core, e env) Verdict {
 	}
 	// Its holder may have closed what stands here as open, so what shares deny is
 	// known only when a delegation is back.
-	f := c.files[r.File]
+	f := c.files.get(r.File)
 	if v, inWay := c.breakDelegs(e, f, r.Client, want); inWay {
 		return v
 	}
 	var own *open
-	if st := cl.stakes[r.File]; st != nil {
-		own = st.opens[string(r.Owner)]
+	if st := cl.stakes.get(r.File); st != nil {
+		own = st.opens.get(string(r.Owner))
 	}
 	if r.Reclaim && f.conflicts(want, own) {
 		return refuse(nfs4.ErrReclaimConflict)
@@ -138,11 +138,11 @@ func (a openAct) apply(c *Core, _ *Effects) bool {
 		return false
 	}
 	st := c.enter(cl, a.file)
-	o := st.opens[a.owner]
+	o := st.opens.get(a.owner)
 	if o == nil {
-		o = &open{num: a.num, stake: st, owner: a.owner, owners: map[string]*lockOwner{}}
-		st.opens[a.owner] = o
-		c.opens[a.num] = o
+		o = &open{num: a.num, stake: st, owner: a.owner}
+		st.opens.add(o)
+		c.opens.put(a.num, o)
 		st.file.opens++
 		c.count(cl, opens, 1)
 	}
@@ -191,7 +191,7 @@ type downgradeAct struct {
 }
 
 func (a downgradeAct) apply(c *Core, _ *Effects) bool {
-	o := c.opens[a.num]
+	o := c.opens.get(a.num)
 	if _, s := c.client(a.client); s != nfs4.OK || o == nil {
 		return false
 	}
@@ -211,7 +211,7 @@ func (r CloseReq) decide(c *Core, e env) Verdict {
 	v := Verdict{Stateid: nfs4.StateidInvalid()}
 	act := closeAct{client: r.Client, file: r.File, num: o.num}
 	if o.stake.deleg == nil {
-		act.left, v.Effects.Recall = c.leftLayout(e, o.stake, len(o.stake.opens)-1)
+		act.left, v.Effects.Recall = c.leftLayout(e, o.stake, o.stake.opens.len()-1)
 	}
 	v.Change = Change{act}
 	return v
@@ -240,7 +240,7 @@ type closeAct struct {
 }
 
 func (a closeAct) apply(c *Core, e *Effects) bool {
-	o := c.opens[a.num]
+	o := c.opens.get(a.num)
 	if _, s := c.client(a.client); s != nfs4.OK || o == nil {
 		return false
 	}
@@ -261,13 +261,20 @@ func (a closeAct) apply(c *Core, e *Effects) bool {
 // stays.
 func (c *Core) dropOpen(o *open) {
 	c.endWaits(o.stake.file, func(w lockWait) bool { return w.open == o })
-	for _, lo := range o.owners {
+	ranges := 0
+	for _, lo := range o.owners.all() {
+		ranges += lo.ranges
+	}
+	if ranges > 0 {
+		c.unlock(o.stake, o)
+	}
+	for _, lo := range o.owners.all() {
 		c.dropOwner(lo)
 	}
 	o.become(share{})
 	st := o.stake
-	delete(st.opens, o.owner)
-	delete(c.opens, o.num)
+	st.opens.drop(o)
+	c.opens.drop(o.num)
 	st.file.opens--
 	c.count(st.client, opens, -1)
 }
@@ -276,7 +283,7 @@ func (r IOReq) decide(c *Core, e env) Verdict {
 	if _, s := c.client(r.Client); s != nfs4.OK {
 		return refuse(s)
 	}
-	f := c.files[r.File]
+	f := c.files.get(r.File)
 	use := share{access: nfs4.ShareAccessRead}
 	if r.Write {
 		use.access = nfs4.ShareAccessWrite

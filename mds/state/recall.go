@@ -33,14 +33,14 @@ func (r RecallReq) decide(c *Core, e env) Verdict {
 	if r.File == 0 {
 		return r.all(c, e)
 	}
-	f := c.files[r.File]
+	f := c.files.get(r.File)
 	if f == nil {
 		return Verdict{}
 	}
 	var v Verdict
 	var acts recallActs
 	var gone fading
-	for id, st := range f.stakes {
+	for id, st := range f.stakes.all() {
 		g := st.grant
 		if g == nil || !g.holds() || r.Client != 0 && id != r.Client || r.Client == 0 && id == r.Except {
 			continue
@@ -77,7 +77,7 @@ type recallAct struct {
 }
 
 func (a recallAct) apply(c *Core, _ *Effects) bool {
-	g := c.layouts[a.num]
+	g := c.layouts.get(a.num)
 	if g == nil {
 		return false
 	}
@@ -145,7 +145,7 @@ type endAct struct {
 }
 
 func (a endAct) apply(c *Core, _ *Effects) bool {
-	g := c.layouts[a.num]
+	g := c.layouts.get(a.num)
 	if g == nil {
 		return false
 	}
@@ -180,7 +180,7 @@ func (c *Core) Overdue(now time.Time) []Grant {
 // Opens returns how many opens and delegations the file has: the holder of a
 // delegation may have it open without a word.
 func (c *Core) Opens(file uint64) int {
-	if f := c.files[file]; f != nil {
+	if f := c.files.get(file); f != nil {
 		return f.opens + f.delegs
 	}
 	return 0
@@ -190,8 +190,8 @@ func (c *Core) Opens(file uint64) int {
 // nobody).
 func (c *Core) Layouts(file uint64, except nfs4.ClientID) []Grant {
 	var out []Grant
-	if f := c.files[file]; f != nil {
-		for id, st := range f.stakes {
+	if f := c.files.get(file); f != nil {
+		for id, st := range f.stakes.all() {
 			if st.grant != nil && st.grant.holds() && id != except {
 				out = append(out, st.grant.show())
 			}
@@ -205,7 +205,7 @@ func (c *Core) Layouts(file uint64, except nfs4.ClientID) []Grant {
 func (c *Core) LayoutsOf(id nfs4.ClientID) []Grant {
 	var out []Grant
 	if cl := c.clients[id]; cl != nil {
-		for _, st := range cl.stakes {
+		for _, st := range cl.stakes.m {
 			if st.grant != nil && st.grant.holds() {
 				out = append(out, st.grant.show())
 			}

@@ -89,7 +89,7 @@ func (c *Core) findOpen(id nfs4.ClientID, file uint64, sid nfs4.Stateid) (*open,
 	if s != nfs4.OK {
 		return nil, s
 	}
-	o := c.opens[num]
+	o := c.opens.get(num)
 	if k != kindOpen || o == nil || o.sid.Other != sid.Other || !o.stake.of(id, file) {
 		return nil, nfs4.ErrBadStateID
 	}
@@ -102,7 +102,7 @@ func (c *Core) findOwner(id nfs4.ClientID, file uint64, sid nfs4.Stateid) (*lock
 	if s != nfs4.OK {
 		return nil, s
 	}
-	lo := c.owners[num]
+	lo := c.owners.get(num)
 	if k != kindLock || lo == nil || lo.sid.Other != sid.Other || !lo.open.stake.of(id, file) {
 		return nil, nfs4.ErrBadStateID
 	}
@@ -132,7 +132,7 @@ func (c *Core) findGrant(id nfs4.ClientID, file uint64, sid nfs4.Stateid) (*gran
 	if k != kindLayout {
 		return nil, nfs4.ErrBadStateID
 	}
-	g := c.layouts[num]
+	g := c.layouts.get(num)
 	if g == nil || g.sid.Other != sid.Other || !g.stake.of(id, file) {
 		if cl := c.clients[id]; cl != nil && cl.wasRevoked(num, file, sid) {
 			return nil, nfs4.ErrAdminRevoked

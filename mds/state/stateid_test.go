@@ -33,7 +33,7 @@ func TestSeqidWraps(t *testing.T) {
 func TestWrapInUse(t *testing.T) {
 	c := newCore(t, 1)
 	v := must(t, c, OpenReq{Client: 1, File: 1, Access: 3})
-	for _, o := range c.opens {
+	for _, o := range c.opens.m {
 		o.sid.Seqid = math.MaxUint32
 	}
 	old := v.Stateid
@@ -46,7 +46,7 @@ func TestWrapInUse(t *testing.T) {
 		t.Errorf("before the wrap: %v", s)
 	}
 	l := must(t, c, LayoutGetReq{Client: 1, File: 1, Stateid: v.Stateid, IOMode: nfs4.IOModeRW})
-	for _, g := range c.layouts {
+	for _, g := range c.layouts.m {
 		g.sid.Seqid = math.MaxUint32
 	}
 	l.Stateid.Seqid = math.MaxUint32

@@ -192,6 +192,8 @@ func (s *story) run(cmd string) string {
 func (s *story) show(cmd string) string {
 	c, a := s.c, s.a
 	switch cmd {
+	case "census":
+		return s.census()
 	case "counts":
 		if a.has("c") {
 			return fmt.Sprintf("%+v", c.CountsOf(a.client()))
@@ -201,7 +203,7 @@ func (s *story) show(cmd string) string {
 		return strconv.Itoa(c.Opens(a.file()))
 	case "locks":
 		var out []string
-		if f := c.files[a.file()]; f != nil {
+		if f := c.files.get(a.file()); f != nil {
 			for _, l := range f.locks {
 				d := l.denied()
 				out = append(out, fmt.Sprintf("%d:%s %s %d+%s", d.Owner.ClientID, d.Owner.Owner, lockName(d.LockType), d.Offset, length(d.Length)))
@@ -239,7 +241,7 @@ func (s *story) show(cmd string) string {
 		return fmt.Sprint(c.Courtesy(s.now, a.client()))
 	case "waits":
 		var out []string
-		if f := c.files[a.file()]; f != nil {
+		if f := c.files.get(a.file()); f != nil {
 			for _, w := range f.waits {
 				l := byteLock{w.span, w.write, &lockOwner{open: w.open, owner: w.owner}}.denied()
 				out = append(out, fmt.Sprintf("%d:%s %s %d+%s", l.Owner.ClientID, l.Owner.Owner, lockName(l.LockType), l.Offset, length(l.Length)))
@@ -419,6 +421,9 @@ func (s *story) effects(e Effects) string {
 	if len(e.Expire) > 0 {
 		out += fmt.Sprintf(" expire%v", e.Expire)
 	}
+	if len(e.Evict) > 0 {
+		out += fmt.Sprintf(" evict%v", e.Evict)
+	}
 	if len(e.Recall) > 0 {
 		out += " " + s.grants("recall", e.Recall)
 	}
@@ -480,12 +485,24 @@ func (s *story) fresh() string {
 	}
 	cfg := Config{Boot: uint32(a.num("boot", 7)), Grace: time.Duration(a.num("grace", 90)) * time.Second,
 		Recall: time.Duration(a.num("recall", 60)) * time.Second, DelegPause: time.Duration(a.num("pause", 10)) * time.Second,
-		Courtesy: time.Duration(a.num("courtesy", 86400)) * time.Second, PerClient: per, Total: total}
+		Courtesy: time.Duration(a.num("courtesy", 86400)) * time.Second, PerClient: per, Total: total, FileLocks: int(a.num("filelocks", 0))}
 	var err error
 	if s.c, err = New(cfg, s.now, record); err != nil {
 		return err.Error()
 	}
 	return "ok"
+}
+
+// census is the tables that are not empty.
+func (s *story) census() string {
+	out := ""
+	n := s.c.Census()
+	for _, name := range slices.Sorted(maps.Keys(n)) {
+		if n[name] != 0 {
+			out += fmt.Sprintf("%s=%d ", name, n[name])
+		}
+	}
+	return strings.TrimSpace("has " + out)
 }
 
 func lockName(t nfs4.LockType) string {

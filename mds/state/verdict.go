@@ -65,6 +65,10 @@ type Effects struct {
 	Revoked []Delegation
 	// Expire is the courtesy clients that are in the way, or that must make room.
 	Expire []nfs4.ClientID
+	// Evict is a client with a lease that must make room: the server's bound is
+	// reached, no courtesy client has any of what ran out, and this one has most
+	// of it and at least half of what one may have.
+	Evict []nfs4.ClientID
 	// Fence is the layouts to stop at the data servers Grant.DS. A Grant with
 	// File 0 stands for everything of its client.
 	Fence []Grant
