@@ -26,6 +26,9 @@ import (
 	"manifold/xdr/session"
 )
 
+// firstRecord is how long a client that connected may take to its first call.
+const firstRecord = 30 * time.Second
+
 // Server is one data server.
 type Server struct {
 	cfg     Config
@@ -187,7 +190,7 @@ func (s *Server) startServing() {
 		Sessions: session.New(s.sessions()), Observer: s.cfg.Operations, Log: s.log, Now: time.Now,
 	}, s.ops.Table())
 	s.nfs = tcp.NewServer(s.engine, tcp.Config{
-		RPC: &rpc.Config{Log: s.log, Observer: s.cfg.Connections}, MaxConns: s.cfg.MaxConns,
+		RPC: &rpc.Config{Log: s.log, Observer: s.cfg.Connections, FirstRecord: firstRecord}, MaxConns: s.cfg.MaxConns,
 	})
 	for _, sock := range s.sockets {
 		ln, err := sock.listen()

@@ -37,6 +37,37 @@
 // A data server's restart loses what was not committed there; its write verifier
 // says so, and clients write it again. It serves only when it has done what it
 // was told while it was away.
+//
+// # Clients that misbehave
+//
+// A client that floods the server hurts itself first. There is a bound for all
+// clients together, for one, and for those of one address (Limits). Who is over
+// its own gets the protocol's answer: NFS4ERR_RESOURCE for opens and locks,
+// NFS4ERR_LAYOUTUNAVAILABLE for layouts, no delegation, NFS4ERR_DELAY for
+// sessions and clients; its oldest unconfirmed client id is forgotten; its
+// connection is closed. Where the bound of all is reached somebody has to go,
+// and the request that finds no room is NFS4ERR_DELAY, to be sent again:
+//
+//   - first the client whose lease ran out first, of those that hold any of what
+//     ran out;
+//   - if there is none, the client that holds most of it, provided that it is at
+//     least half of what one may hold. Where all hold about as much, nobody goes:
+//     there is not enough, and the bound should be higher;
+//   - for room for one more client, those that hold nothing, the one not heard
+//     of for longest first.
+//
+// Evicted is also who returned none of Limits.MaxIgnored layouts and delegations
+// in a row that were recalled, each of which has cost others a lease, and whose
+// SEQUENCEs are out of step Limits.MaxFaults more times than in step.
+//
+// To be evicted is what a lease that ran out is without courtesy: sessions and
+// state go, the data servers are told first to refuse the client's handles, and
+// what it had written counts. One line in the log names its address, its owner
+// string, and why, and manifold_clients_evicted_total counts it. It may come back
+// as a new client.
+//
+// A connection on which no call comes within Limits.FirstRecord, that stops in
+// the middle of a call, or on which replies are not taken for a minute is closed.
 package mds
 
 import (
@@ -76,13 +107,10 @@ type Config struct {
 	// Token is what data servers show to join, at least 16 bytes. Empty: the one
 	// in Data/join.token, which is made at the first start.
 	Token string
-	// MaxClients, MaxOpens, MaxLocks and MaxLayouts bound the state of all
-	// clients together: 4096, 1 M, 1 M and 1 M.
-	MaxClients, MaxOpens, MaxLocks, MaxLayouts int
-	// MaxDelegations bounds the delegations of all clients together: 256 k.
-	// NoDelegations gives none.
-	MaxDelegations int
-	NoDelegations  bool
+	// Limits bound what clients may take.
+	Limits
+	// NoDelegations gives no delegations.
+	NoDelegations bool
 	// ReplyCache bounds the memory for replies that clients may ask for again, of
 	// all of them together: 1 GiB, at least 1 MiB. Each slot of a session takes 8
 	// KiB of it, so it bounds the requests that may be under way: see xdr/session.
@@ -130,23 +158,13 @@ func (c Config) withDefaults() Config {
 	if c.StripeUnit == 0 {
 		c.StripeUnit = defaultUnit
 	}
-	for _, n := range []*int{&c.MaxOpens, &c.MaxLocks, &c.MaxLayouts} {
-		if *n == 0 {
-			*n = 1 << 20
-		}
-	}
-	if c.MaxDelegations == 0 {
-		c.MaxDelegations = 1 << 18
-	}
 	if c.ReplyCache == 0 {
 		c.ReplyCache = defaultReplies
 	}
 	if c.Courtesy == 0 {
 		c.Courtesy = defaultStay
 	}
-	if c.MaxClients == 0 {
-		c.MaxClients = 4096
-	}
+	c.Limits = c.Limits.withDefaults()
 	return c
 }
 
@@ -169,11 +187,7 @@ func (c Config) Validate() error {
 	bad(validUnit(c.StripeUnit), "stripe unit: %d is not a multiple of %d up to %d", c.StripeUnit, unitGranule, maxUnit)
 	bad(c.Width >= 0 && c.Width <= maxWidth, "width: %d is not between 0 and %d", c.Width, maxWidth)
 	bad(c.Token == "" || len(c.Token) >= 16, "token: shorter than 16 bytes")
-	for what, n := range map[string]int{
-		"clients": c.MaxClients, "opens": c.MaxOpens, "locks": c.MaxLocks, "layouts": c.MaxLayouts, "delegations": c.MaxDelegations,
-	} {
-		bad(n > 0, "limit of %s: %d is negative", what, n)
-	}
+	c.Limits.validate(bad)
 	bad(c.ReplyCache >= minReplies, "reply cache: %d bytes are fewer than %d", c.ReplyCache, minReplies)
 	if err := checkExports(c.Exports); err != nil {
 		errs = append(errs, err)

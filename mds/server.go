@@ -55,6 +55,7 @@ type Server struct {
 	ops      *op.Ops
 	compound *compound.Server
 	nfs      *tcp.Server
+	rpc      *rpc.Config // of its connections
 
 	nfsLn, controlLn net.Listener
 }
@@ -125,7 +126,7 @@ func (s *Server) wire(ctx context.Context) (err error) {
 	})
 	var boot nfs4.Verifier
 	rand.Read(boot[:])
-	s.ops = op.New(op.Config{Lease: s.cfg.Lease, NoProxyIO: s.cfg.NoProxyIO, Patience: patience, Exports: s.cfg.Exports, UTF8Names: s.cfg.UTF8Names}, op.Parts{
+	s.ops = op.New(op.Config{Lease: s.cfg.Lease, NoProxyIO: s.cfg.NoProxyIO, Patience: patience, MaxIgnored: s.cfg.MaxIgnored, Exports: s.cfg.Exports, UTF8Names: s.cfg.UTF8Names}, op.Parts{
 		Store: s.store, Volume: s.service.volume, Keys: func() *layout.Keyring { return keys }, State: core,
 		Fleet: s.fleet, Outbox: s.outbox, Proxy: s.proxy, Size: s.proxy.Size, Driver: files.Driver{}, Log: s.log, Now: time.Now,
 		Groups: s.groups(),
@@ -135,7 +136,8 @@ func (s *Server) wire(ctx context.Context) (err error) {
 	}, s.ops.Table())
 	s.ops.Serve(s.compound)
 	s.fleet.Moved = s.ops.Moved
-	s.nfs = tcp.NewServer(s.compound, tcp.Config{RPC: &rpc.Config{Log: s.log, Observer: s.opt.RPC}})
+	s.rpc = &rpc.Config{Log: s.log, Observer: s.opt.RPC}
+	s.nfs = tcp.NewServer(s.compound, s.cfg.Limits.tcp(s.rpc))
 	return nil
 }
 
@@ -148,17 +150,12 @@ func (s *Server) groups() func(uid uint32) ([]uint32, bool) {
 }
 
 func (s *Server) stateConfig() state.Config {
-	total := state.Counts{
-		Clients: s.cfg.MaxClients, Opens: s.cfg.MaxOpens, Owners: s.cfg.MaxLocks,
-		Locks: s.cfg.MaxLocks, Layouts: s.cfg.MaxLayouts,
-	}
-	if !s.cfg.NoDelegations {
-		total.Delegs = s.cfg.MaxDelegations
-	}
-	return state.Config{
+	cfg := state.Config{
 		Boot: s.service.rec.Boots, Grace: s.grace(), Recall: s.cfg.Lease, DelegPause: s.cfg.Lease / 3,
-		Courtesy: max(s.cfg.Courtesy, 0), PerClient: total, Total: total,
+		Courtesy: max(s.cfg.Courtesy, 0),
 	}
+	s.cfg.Limits.state(&cfg, !s.cfg.NoDelegations)
+	return cfg
 }
 
 // grace is how long clients may reclaim: at least the lease that they were told
@@ -176,8 +173,9 @@ func (s *Server) sessionConfig() session.Config {
 	cfg := session.Config{
 		ClientIDHigh: s.service.rec.Boots, Lease: s.cfg.Lease, Role: nfs4.ExchgidFlagUsePNFSMDS,
 		Owner: nfs4.ServerOwner{MajorID: s.service.rec.ClusterID[:]}, Scope: s.service.rec.ClusterID[:],
-		HasState: s.ops.HasState, MaxClients: s.cfg.MaxClients, MaxCacheBytes: s.cfg.ReplyCache,
+		HasState: s.ops.HasState, MaxCacheBytes: s.cfg.ReplyCache,
 	}
+	s.cfg.Limits.sessions(&cfg)
 	rand.Read(cfg.Seed[:])
 	return cfg
 }

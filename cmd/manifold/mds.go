@@ -26,10 +26,12 @@ type mdsFlags struct {
 	deleg   bool
 	admin   string
 	exports exportFlag
+	limits  limitFlags
 }
 
 func (f *mdsFlags) register(fs *pflag.FlagSet, listen string) {
 	f.Options.Register(fs)
+	f.limits.register(fs)
 	fs.StringVar(&f.cfg.Listen, "listen", listen, "`HOST:PORT` that clients mount from")
 	fs.DurationVar(&f.cfg.Lease, "lease", 90*time.Second, "how long a client's state outlives its last word, from 5s to 1h")
 	fs.DurationVar(&f.cfg.Grace, "grace", 0, "how long clients may reclaim after a restart (default: the lease, or the one before the restart if longer, and a tenth)")
@@ -50,6 +52,7 @@ func (f *mdsFlags) register(fs *pflag.FlagSet, listen string) {
 func (f *mdsFlags) finish(dir string) error {
 	f.cfg.StripeUnit, f.cfg.NoDelegations, f.cfg.Exports = uint64(f.unit), !f.deleg, f.exports.rules
 	f.cfg.ReplyCache = int64(min(f.replies, math.MaxInt64))
+	f.cfg.Limits = f.limits.limits()
 	if f.cfg.Courtesy == 0 {
 		f.cfg.Courtesy = -1
 	}

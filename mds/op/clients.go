@@ -12,6 +12,7 @@ import (
 
 	"manifold/layout"
 	"manifold/mds/ns"
+	"manifold/mds/state"
 	"manifold/mds/store"
 	"manifold/xdr/compound"
 	"manifold/xdr/nfs4"
@@ -154,6 +155,7 @@ func (o *Ops) drop(_ context.Context, id nfs4.ClientID) {
 	e := o.State.Expire(id)
 	delete(o.courtesy, id)
 	delete(o.barred, id)
+	delete(o.deaf, id)
 	o.unwatch(id)
 	o.mu.Unlock()
 	o.background(func(ctx context.Context) {
@@ -183,8 +185,24 @@ func (o *Ops) drop(_ context.Context, id nfs4.ClientID) {
 		for _, ino := range e.Grown {
 			o.unsure.add(ino)
 		}
+		o.forgetClient(id)
+		o.learnGrown(ctx, e.Grown)
+	})
+}
+
+// shedPart is of how many files a client's state is dropped at once. It may have
+// hundreds of thousands open, and others must not stand still meanwhile.
+const shedPart = 4096
+
+// forgetClient drops the state of a client that is fenced.
+func (o *Ops) forgetClient(id nfs4.ClientID) {
+	for more := true; more; {
 		o.mu.Lock()
-		gone := o.State.Forget(id)
+		var gone state.Effects
+		if gone, more = o.State.Shed(id, shedPart); !more {
+			last := o.State.Forget(id)
+			gone.Idle, gone.Notify = append(gone.Idle, last.Idle...), append(gone.Notify, last.Notify...)
+		}
 		for _, file := range gone.Idle {
 			delete(o.given, file)
 		}
@@ -192,8 +210,7 @@ func (o *Ops) drop(_ context.Context, id nfs4.ClientID) {
 		o.mu.Unlock()
 		o.idle(gone.Idle)
 		o.notify(gone.Notify)
-		o.learnGrown(ctx, e.Grown)
-	})
+	}
 }
 
 // learnGrown learns the sizes of files that a client may have written to and

@@ -44,7 +44,7 @@ func (o *Ops) expire(ids []nfs4.ClientID) {
 		o.mu.Unlock()
 		if ends {
 			o.Log.Warn("client without a lease is in the way, it loses its state", clientID(id))
-			o.caller.Evict(o.ctx, id)
+			o.caller.Evict(o.ctx, id, "")
 		}
 	}
 }
@@ -53,8 +53,9 @@ func (o *Ops) expire(ids []nfs4.ClientID) {
 const tendPause = time.Second
 
 // Tend does what only time brings about, until ctx ends: it ends courtesy
-// clients whose time is up, sees to recalls that were never sent, tells those who
-// wait for a lock that nobody took, and asks for delegations that are too many.
+// clients whose time is up, makes room for others, sees to recalls that were
+// never sent, tells those who wait for a lock that nobody took, and asks for
+// delegations that are too many.
 func (o *Ops) Tend(ctx context.Context) {
 	var asked time.Time
 	for sleep(ctx, tendPause) {
@@ -71,6 +72,7 @@ func (o *Ops) Tend(ctx context.Context) {
 		o.mu.Unlock()
 		o.notify(waiters)
 		o.expire(stale)
+		o.makeRoom()
 		for _, g := range late {
 			o.recall(ofLayout(g))
 		}

@@ -26,6 +26,9 @@ func (o *Ops) delegreturn(ctx context.Context, c *compound.Call, a *nfs4.DelegRe
 		return s
 	}
 	_, s := o.onFile(ctx, here(c).Inode, state.DelegReturnReq{Client: c.Client, File: here(c).Inode, Stateid: a.DelegStateid})
+	if s == nfs4.OK {
+		o.heeded(c.Client)
+	}
 	return s
 }
 

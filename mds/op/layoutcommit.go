@@ -94,6 +94,9 @@ func (o *Ops) layoutreturn(ctx context.Context, c *compound.Call, a *nfs4.Layout
 		}
 		req.All = true
 		_, s := o.decideApply(req)
+		if s == nfs4.OK {
+			o.heeded(c.Client)
+		}
 		return s
 	case nfs4.LayoutReturnFile:
 	default:
@@ -115,6 +118,7 @@ func (o *Ops) layoutreturn(ctx context.Context, c *compound.Call, a *nfs4.Layout
 	if s != nfs4.OK {
 		return s
 	}
+	o.heeded(c.Client)
 	// Without a layout stateid, nothing may use the current stateid any more.
 	r.Present, r.Stateid = v.Present, v.Stateid
 	if !v.Present {

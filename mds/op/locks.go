@@ -76,10 +76,19 @@ func (l *fileLocks) tryLock(ino uint64) (unlock func(), ok bool) {
 	return func() { <-f.held; l.release(ino, f) }, true
 }
 
+func (l *fileLocks) len() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.m)
+}
+
 func (l *fileLocks) release(ino uint64, f *fileLock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if f.users--; f.users == 0 {
 		delete(l.m, ino)
+	}
+	if len(l.m) == 0 {
+		l.m = nil // a map does not shrink
 	}
 }

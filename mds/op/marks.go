@@ -41,6 +41,15 @@ func (m *marks) drop(ino uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.m, ino)
+	if len(m.m) == 0 {
+		m.m = nil // a map does not shrink
+	}
+}
+
+func (m *marks) len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.m)
 }
 
 // some returns up to n marked files.
@@ -69,7 +78,8 @@ func (o *Ops) SweepMarks(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			o.sweepMarks(ctx)
+			for o.sweepMarks(ctx) == sweepMost { // there may be many more
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -77,8 +87,9 @@ func (o *Ops) SweepMarks(ctx context.Context) {
 }
 
 // sweepMarks takes back the marks of files that nobody can grow any more. Each
-// file's lock is held until the mark is gone, so no layout is given meanwhile.
-func (o *Ops) sweepMarks(ctx context.Context) {
+// file's lock is held until the mark is gone, so no layout is given meanwhile. It
+// returns how many it took back.
+func (o *Ops) sweepMarks(ctx context.Context) (swept int) {
 	var quiet []uint64
 	var unlocks []func()
 	defer func() {
@@ -98,7 +109,7 @@ func (o *Ops) sweepMarks(ctx context.Context) {
 		quiet, unlocks = append(quiet, ino), append(unlocks, unlock)
 	}
 	if len(quiet) == 0 {
-		return
+		return 0
 	}
 	s := o.update(ctx, func(tx store.Tx) error {
 		for _, ino := range quiet {
@@ -116,12 +127,13 @@ func (o *Ops) sweepMarks(ctx context.Context) {
 		return nil
 	})
 	if s != nfs4.OK {
-		return
+		return 0
 	}
 	for _, ino := range quiet {
 		o.marks.drop(ino)
 		o.trimmed.drop(ino)
 	}
+	return len(quiet)
 }
 
 // mayGrow says whether a client may still write to the file by itself.

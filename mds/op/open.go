@@ -137,6 +137,9 @@ func (o *Ops) openCreate(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs
 	if s := o.nameable(a.Claim.Name); s != nfs4.OK {
 		return s
 	}
+	if s := o.roomToCreate(ctx, c, a, r, op); s != nfs4.OK {
+		return s
+	}
 	var made ns.Created
 	s = o.update(ctx, func(tx store.Tx) (err error) {
 		if made, err = o.Volume.Create(tx, c.Now, cred(c), here(c), a.Claim.Name, &node); err != nil {
@@ -156,6 +159,19 @@ func (o *Ops) openCreate(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs
 	r.CInfo, r.AttrSet = made.Dir, made.Set
 	if made.New && op.req.Access&nfs4.ShareAccessWrite != 0 && len(op.in.Layout.DS) > 0 {
 		o.marks.add(op.in.ID)
+	}
+	return nfs4.OK
+}
+
+// roomToCreate refuses an OPEN before it makes a file that it could not open
+// then: one that is told to come again would find that the file exists.
+func (o *Ops) roomToCreate(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs, r *nfs4.OpenRes, op *opening) nfs4.Status {
+	o.mu.Lock()
+	v := o.State.MayOpen(c.Client)
+	o.mu.Unlock()
+	o.tell(&v.Effects)
+	if v.Status != nfs4.OK && o.openName(ctx, c, a.Claim.Name, r, op) == nfs4.ErrNoEnt {
+		return v.Status
 	}
 	return nfs4.OK
 }

@@ -10,7 +10,7 @@
 //
 // Delegations and courtesy: what is in a request's way is recalled, or ended if
 // its client has no lease, and the request waits a little and then answers
-// NFS4ERR_DELAY (decide does both). What is revoked is fenced at the data servers
+// NFS4ERR_DELAY (decide does both). A client that misbehaves is evicted (evict). What is revoked is fenced at the data servers
 // before others get it. A client that has a revoked delegation not yet freed may
 // not reclaim after a restart, so no note of single delegations is kept.
 //
@@ -44,7 +44,7 @@ import (
 type Caller interface {
 	Callback(ctx context.Context, client nfs4.ClientID, op nfs4.CBOpNum, args compound.CallbackArgs, res compound.CallbackRes) (nfs4.Status, error)
 	CanCallback(client nfs4.ClientID) bool
-	Evict(ctx context.Context, client nfs4.ClientID) bool
+	Evict(ctx context.Context, client nfs4.ClientID, why string) bool
 	Flag(client nfs4.ClientID, flags uint32)
 	Unflag(client nfs4.ClientID, flags uint32)
 	Notify(client nfs4.ClientID, flags uint32)
@@ -84,6 +84,9 @@ type Config struct {
 	// Patience is how long an operation waits for a recall or a data server
 	// before it answers NFS4ERR_DELAY.
 	Patience time.Duration
+	// MaxIgnored is how many recalled layouts and delegations in a row a client
+	// may have to be deprived of before it is evicted: 16.
+	MaxIgnored int
 	// Exports are the rules of the one export, first match first. None: every
 	// client may do everything that its users may.
 	Exports []ExportRule
@@ -112,6 +115,7 @@ type Ops struct {
 	recalls  map[recallKey]bool
 	courtesy map[nfs4.ClientID]bool                   // clients whose lease ran out, and that stay
 	barred   map[nfs4.ClientID]bool                   // clients that may not reclaim (see bar), and whether they are done reclaiming
+	deaf     map[nfs4.ClientID]int                    // recalls that a client ignored since it last heeded one
 	given    map[uint64]given                         // delegations to write, by file
 	watchers map[nfs4.DeviceID]map[nfs4.ClientID]bool // who is told that a device is gone
 	old      map[string][]nfs4.ClientID               // client ids from before the start, by owner
@@ -129,10 +133,13 @@ type Ops struct {
 // New returns the operations. boot differs at every start; old are the client
 // ids that LoadRecords found.
 func New(cfg Config, p Parts, boot nfs4.Verifier, old map[string][]nfs4.ClientID) *Ops {
+	if cfg.MaxIgnored == 0 {
+		cfg.MaxIgnored = 16
+	}
 	if len(cfg.Exports) == 0 {
 		cfg.Exports = []ExportRule{{}}
 	}
-	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, courtesy: map[nfs4.ClientID]bool{}, barred: map[nfs4.ClientID]bool{}, given: map[uint64]given{}, watchers: map[nfs4.DeviceID]map[nfs4.ClientID]bool{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{}), settled: make(chan struct{}), fenced: make(chan struct{})}
+	o := &Ops{Parts: p, cfg: cfg, boot: boot, old: old, recalls: map[recallKey]bool{}, courtesy: map[nfs4.ClientID]bool{}, barred: map[nfs4.ClientID]bool{}, deaf: map[nfs4.ClientID]int{}, given: map[uint64]given{}, watchers: map[nfs4.DeviceID]map[nfs4.ClientID]bool{}, heirs: map[nfs4.ClientID][]nfs4.ClientID{}, changed: make(chan struct{}), settled: make(chan struct{}), fenced: make(chan struct{})}
 	o.ctx, o.stop = context.WithCancel(context.Background())
 	return o
 }
@@ -148,13 +155,13 @@ func (o *Ops) Stop() {
 	o.work.Wait()
 }
 
-// decide asks the state. Clients that are in the way without a lease are ended,
-// and if delegations are in the way, their recall begins: nothing is kept along
+// decide asks the state. Clients that are in the way without a lease, or that
+// hold more than their share, are ended, and if delegations are in the way, their recall begins: nothing is kept along
 // with that.
 func (o *Ops) decide(r state.Request) state.Verdict {
 	o.mu.Lock()
 	v := o.State.Decide(o.Now(), r)
-	begin := state.Effects{Expire: v.Effects.Expire}
+	begin := state.Effects{Expire: v.Effects.Expire, Evict: v.Effects.Evict}
 	if v.Status == nfs4.ErrDelay && !v.Change.IsZero() {
 		o.State.Apply(v.Change)
 		v.Change, begin = state.Change{}, v.Effects

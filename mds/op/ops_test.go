@@ -125,7 +125,7 @@ func TestEvictWaits(t *testing.T) {
 	r.sender.sizes[layout.Object(r.file(fh))] = 777
 	r.sender.mu.Unlock()
 	release := r.sender.hold()
-	if !r.srv.Evict(t.Context(), p.ClientID()) {
+	if !r.srv.Evict(t.Context(), p.ClientID(), "") {
 		t.Fatal("not evicted")
 	}
 	if s := lock(q, or.Stateid); s != nfs4.ErrDenied && s != nfs4.ErrDelay {

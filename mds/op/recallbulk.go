@@ -202,11 +202,14 @@ func (o *Ops) sendAll(ctx context.Context, r *recalled) nfs4.Status {
 
 // revokeAll fences what is left of a recall of everything, and ends that.
 func (o *Ops) revokeAll(ctx context.Context, id nfs4.ClientID) {
-	for ctx.Err() == nil {
+	for first := true; ctx.Err() == nil; first = false {
 		v := o.decide(state.RecallDoneReq{Client: id, Revoke: true})
 		if len(v.Effects.Fence) == 0 {
 			_ = o.apply(v.Change) // false: it is over
 			return
+		}
+		if first {
+			o.ignored(id) // one recall, of however many layouts
 		}
 		var wg sync.WaitGroup
 		free := make(chan struct{}, revokeAtOnce)

@@ -50,7 +50,8 @@ func ofDeleg(d state.Delegation) recalled {
 }
 
 // tell begins what Effects ask for and no transaction has to precede: recalls,
-// and the end of clients without a lease that are in the way.
+// and the end of clients without a lease that are in the way, or of one that
+// holds more than its share.
 func (o *Ops) tell(e *state.Effects) {
 	for _, g := range e.Recall {
 		o.recall(ofLayout(g))
@@ -59,6 +60,7 @@ func (o *Ops) tell(e *state.Effects) {
 		o.recall(ofDeleg(d))
 	}
 	o.expire(e.Expire)
+	o.hogs(e.Evict)
 }
 
 // recall asks for a layout or a delegation until it is given up or revoked, in
@@ -132,12 +134,18 @@ func (o *Ops) recallOnce(ctx context.Context, r recalled) (recalled, bool) {
 	if ctx.Err() != nil {
 		return r, false
 	}
+	if answer == nfs4.ErrNoMatchingLayout {
+		o.heeded(r.client)
+	}
 	v, s := o.report(ctx, &r, state.RecallDoneReq{File: r.file, Client: r.client, Stateid: r.stateid, Answer: answer})
 	switch {
 	case s == nfs4.ErrDelay:
 		return r, o.pause(ctx)
 	case s != nfs4.OK:
 		return r, false // it came back meanwhile
+	}
+	if len(v.Effects.Fence)+len(v.Effects.Revoked) > 0 {
+		o.ignored(r.client)
 	}
 	again, left := v.Effects.RecallDeleg, v.Effects.Recall
 	switch {

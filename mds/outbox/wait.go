@@ -49,6 +49,13 @@ func (o *Outbox) wait(ctx context.Context, of []byte) error {
 	}
 }
 
+// Waiting returns how many objects and clients somebody waits for.
+func (o *Outbox) Waiting() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.waiters)
+}
+
 // Pending says whether a truncation of obj is still to be done somewhere: it
 // must not be written to. If the store cannot tell, it may be.
 func (o *Outbox) Pending(obj layout.Object) bool {

@@ -49,7 +49,7 @@ func TestConcurrent(t *testing.T) {
 			})
 		}
 		wg.Go(func() { peers[3].conn.Close() })
-		wg.Go(func() { e.s.Evict(t.Context(), peers[4].sess.client) })
+		wg.Go(func() { e.s.Evict(t.Context(), peers[4].sess.client, "") })
 		wg.Go(func() { peers[5].srv.Close() })
 		wg.Go(func() {
 			for range 100 {

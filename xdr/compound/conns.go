@@ -2,8 +2,11 @@ package compound
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
+
+	"go.uber.org/zap"
 
 	"manifold/xdr/nfs4"
 	"manifold/xdr/rpc"
@@ -78,15 +81,26 @@ func (s *Server) expired(now time.Time) (drop []nfs4.ClientID) {
 	return drop
 }
 
-// Evict drops a client whatever its lease says; false if it is not known.
-func (s *Server) Evict(ctx context.Context, id nfs4.ClientID) bool {
+// Evict drops a client whatever its lease says; false if it is not known. why
+// is what it did, for the administrator, who is told in one line of the log;
+// with "" it did nothing, and none is.
+func (s *Server) Evict(ctx context.Context, id nfs4.ClientID, why string) bool {
 	s.mu.Lock()
-	ok := s.cfg.Sessions.Drop(id)
+	info, ok := s.cfg.Sessions.Client(id)
+	s.cfg.Sessions.Drop(id)
 	s.mu.Unlock()
-	if ok {
-		s.drop(ctx, id)
+	if !ok {
+		return false
 	}
-	return ok
+	if why != "" {
+		s.cfg.Log.Warn("client evicted: it loses its sessions and its state", zap.String("client", info.Remote),
+			zap.ByteString("owner", info.Owner), zap.String("clientid", fmt.Sprintf("%#x", uint64(id))), zap.String("why", why))
+		if s.cfg.Observer != nil {
+			s.cfg.Observer.Evicted()
+		}
+	}
+	s.drop(ctx, id)
+	return true
 }
 
 // Flag sets SEQ4_STATUS bits in the client's SEQUENCE replies; Unflag clears them.
@@ -117,6 +131,16 @@ func (s *Server) MayReclaim(id nfs4.ClientID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cfg.Sessions.MayReclaim(id)
+}
+
+// Census counts what the Server keeps, by the name of the table: the sessions',
+// and its own, which are all 0 when all clients and connections are gone.
+func (s *Server) Census() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.cfg.Sessions.Census()
+	n["links"], n["minors"], n["lapsed"] = len(s.conns), len(s.minors), len(s.lapsed)
+	return n
 }
 
 // Clients describes every client, in the order of their ids.

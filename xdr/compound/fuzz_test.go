@@ -64,7 +64,7 @@ func FuzzCompound(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		owner++
 		p.enter(t, s, fmt.Sprintf("fuzz%d", owner))
-		defer s.Evict(t.Context(), p.sess.client)
+		defer s.Evict(t.Context(), p.sess.client, "")
 		if _, err := serve(s, p, data); err != nil {
 			t.Fatalf("%x: %v", data, err)
 		}

@@ -62,6 +62,12 @@ func (c *counts) Replay() {
 	c.ops = append(c.ops, "replay")
 }
 
+func (c *counts) Evicted() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ops = append(c.ops, "evicted")
+}
+
 func (c *counts) take() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -45,7 +45,11 @@ func (r *runner) sequence() nfs4.Status {
 	if v.Slot != nil {
 		s.renewed(v.Client)
 	}
+	strayed, over := s.cfg.Sessions.Fault(a.SessionID, v.Status)
 	s.mu.Unlock()
+	if over {
+		s.Evict(r.ctx, strayed, "its SEQUENCEs are out of step again and again")
+	}
 	switch {
 	case v.Replay != nil:
 		r.replay = v.Replay

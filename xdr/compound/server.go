@@ -66,6 +66,8 @@ type Observer interface {
 	Operation(op nfs4.OpNum, s nfs4.Status, d time.Duration)
 	// Replay: a reply was answered from a reply cache.
 	Replay()
+	// Evicted: a client was evicted for what it did.
+	Evicted()
 }
 
 // Server runs COMPOUNDs. It implements rpc.Handler.

@@ -74,7 +74,7 @@ func TestConfirmMeanwhile(t *testing.T) {
 	})
 	run(t, "evicted meanwhile", session.Config{}, func(t *testing.T, e *env) {
 		id := e.newClient()
-		e.hooks.during = func() { e.s.Evict(t.Context(), id) }
+		e.hooks.during = func() { e.s.Evict(t.Context(), id, "") }
 		e.want(fmt.Sprintf("newsession:%d", id), "STALE_CLIENTID CREATE_SESSION=STALE_CLIENTID")
 		if got := e.hooks.takeDropped(); got != fmt.Sprintf("[%d %d]", id, id) {
 			t.Errorf("dropped: %v; want it once more, after its record was kept", got)
@@ -174,12 +174,28 @@ func TestExpire(t *testing.T) {
 			t.Errorf("%d expired right after", n)
 		}
 	})
+	run(t, "evicted for being out of step", session.Config{MaxFaults: 3}, func(t *testing.T, e *env) {
+		s := e.login(nil)
+		for i := range 3 {
+			r := e.do(op{nfs4.OpSequence, &nfs4.SequenceArgs{SessionID: s.id, SequenceID: 99}})
+			if r.String() != "SEQ_MISORDERED SEQUENCE=SEQ_MISORDERED" {
+				t.Errorf("%d: %v", i, r)
+			}
+		}
+		if got := e.hooks.takeDropped(); got != fmt.Sprintf("[%d]", s.client) {
+			t.Error(got)
+		}
+		if n := e.s.Census(); n["clients"] != 0 || n["minors"] != 0 {
+			t.Errorf("left: %v", n)
+		}
+		e.want("seq", "BADSESSION SEQUENCE=BADSESSION")
+	})
 	run(t, "evicted while a request runs", session.Config{}, func(t *testing.T, e *env) {
 		s := e.login(nil)
 		done := make(chan reply)
 		go func() { done <- e.say("cseq wait") }()
 		<-e.role.held
-		if !e.s.Evict(t.Context(), s.client) || e.s.Evict(t.Context(), s.client) {
+		if !e.s.Evict(t.Context(), s.client, "") || e.s.Evict(t.Context(), s.client, "") {
 			t.Error("not evicted once")
 		}
 		close(e.role.hold)

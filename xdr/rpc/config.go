@@ -59,6 +59,9 @@ type Config struct {
 	held atomic.Int64 // bytes of buffers of calls in work on all connections
 }
 
+// Held is how many bytes of buffers the unanswered calls of all connections hold.
+func (c *Config) Held() int64 { return c.held.Load() }
+
 // Observer counts what connections do. Its methods are called on hot paths
 // from many goroutines at once, and must not block.
 type Observer interface {

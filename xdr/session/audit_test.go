@@ -15,14 +15,29 @@ func (t *Table) audit() error {
 	if n := len(t.confirmed) + len(t.unconfirmed); n != len(t.clients) {
 		return fmt.Errorf("%d clients, %d by owner", len(t.clients), n)
 	}
-	sessions := 0
+	sessions, byHost := 0, map[string]*host{}
 	for id, c := range t.clients {
+		h := byHost[c.host]
+		if h == nil {
+			h = &host{}
+			byHost[c.host] = h
+		}
+		if c.confirmed {
+			h.confirmed++
+		} else if !slices.Contains(t.hosts.of(c).unconfirmed, c) {
+			return fmt.Errorf("client %#x is not listed under %q", id, c.host)
+		}
 		sessions += len(c.sessions)
 		if err := t.auditClient(c); err != nil {
 			return fmt.Errorf("client %#x: %w", id, err)
 		}
 		if c.id != id || uint32(id>>32) != t.cfg.ClientIDHigh {
 			return fmt.Errorf("client %#x under %#x", c.id, id)
+		}
+	}
+	for name, h := range t.hosts {
+		if byHost[name] == nil || byHost[name].confirmed != h.confirmed {
+			return fmt.Errorf("address %q: %+v, has %+v", name, h, byHost[name])
 		}
 	}
 	if sessions != len(t.sessions) {

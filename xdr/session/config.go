@@ -36,7 +36,9 @@ type Config struct {
 	HasState func(nfs4.ClientID) bool
 
 	MaxClients     int    // confirmed clients; default 4096
-	MaxUnconfirmed int    // unconfirmed clients; default 1024
+	MaxUnconfirmed int    // unconfirmed clients; default 1024, of one address a sixteenth
+	MaxPerHost     int    // confirmed clients of one address; default a quarter of MaxClients, at least 64
+	MaxFaults      int    // SEQUENCEs out of step before Fault gives a client up; default 1000
 	MaxSessions    int    // sessions of one client; default 64
 	MaxConns       int    // connections bound to one session; default 64
 	MaxSlots       uint32 // fore slots of one session; default 64, at most 1024
@@ -62,6 +64,8 @@ func (c Config) withDefaults() Config {
 	}
 	def(&c.MaxClients, 4096)
 	def(&c.MaxUnconfirmed, 1024)
+	def(&c.MaxPerHost, max(c.MaxClients/4, 64))
+	def(&c.MaxFaults, 1000)
 	def(&c.MaxSessions, 64)
 	def(&c.MaxConns, 64)
 	def32(&c.MaxSlots, 64)

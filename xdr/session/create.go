@@ -94,7 +94,7 @@ func (t *Table) admit(c *client, from Peer) nfs4.Status {
 			return nfs4.ErrClidInUse
 		case old != nil && old.planned != nil:
 			return nfs4.ErrDelay
-		case old == nil && len(t.confirmed)+t.confirming >= t.cfg.MaxClients:
+		case old == nil && (len(t.confirmed)+t.confirming >= t.cfg.MaxClients || t.crowded(c)):
 			return nfs4.ErrDelay
 		}
 	}
@@ -182,6 +182,7 @@ func (t *Table) CommitSession(now time.Time, p *CreatePlan) (dropped nfs4.Client
 		}
 		delete(t.unconfirmed, c.owner)
 		t.confirmed[c.owner] = c
+		t.hosts.confirm(c)
 		c.confirmed = true
 		c.mayReclaim = p.MayReclaim
 	}

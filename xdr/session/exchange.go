@@ -73,8 +73,8 @@ func exchangeArgs(a *nfs4.ExchangeIDArgs, minor uint32) nfs4.Status {
 func (t *Table) propose(now time.Time, a *nfs4.ExchangeIDArgs, from Peer) (v ExchangeVerdict) {
 	owner := string(a.ClientOwner.OwnerID)
 	old := t.unconfirmed[owner]
-	if old == nil && len(t.unconfirmed) >= t.cfg.MaxUnconfirmed {
-		old = t.stalest()
+	if old == nil {
+		old = t.displaced(address(from.Remote))
 	}
 	if old != nil {
 		if old.planned != nil {
@@ -89,9 +89,11 @@ func (t *Table) propose(now time.Time, a *nfs4.ExchangeIDArgs, from Peer) (v Exc
 		verifier:  a.ClientOwner.Verifier,
 		principal: from.Principal,
 		renewed:   now,
+		host:      address(from.Remote),
 	}
 	c.describe(a, from)
 	t.clients[c.id] = c
+	t.hosts.propose(c)
 	t.unconfirmed[owner] = c
 	v.Res = t.exchangeRes(a, c)
 	return v

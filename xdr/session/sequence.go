@@ -82,7 +82,7 @@ func (t *Table) Sequence(now time.Time, a *nfs4.SequenceArgs, r Request) (v SeqV
 		t.bind(s, r.Conn, dirFore)
 	}
 	c := s.client
-	c.renewed, s.used = now, now
+	c.renewed, s.used, c.faults = now, now, max(c.faults-1, 0)
 	if a.SequenceID == slot.seq && slot.used {
 		v.Replay = bytes.Clone(slot.reply)
 		return v

@@ -37,6 +37,7 @@ type Table struct {
 	unconfirmed map[string]*client // by co_ownerid
 	sessions    map[nfs4.SessionID]*session
 	conns       map[ConnID][]*session // the sessions that a connection is bound to
+	hosts       hosts
 
 	confirming  int // plans that would confirm a client
 	lastClient  uint32
@@ -55,6 +56,7 @@ func New(cfg Config) *Table {
 		unconfirmed: map[string]*client{},
 		sessions:    map[nfs4.SessionID]*session{},
 		conns:       map[ConnID][]*session{},
+		hosts:       hosts{},
 	}
 }
 
@@ -68,6 +70,8 @@ type client struct {
 	confirmed bool
 
 	implName, implDomain, remote string
+	host                         string // address that EXCHANGE_ID came from
+	faults                       int    // see Fault
 
 	// The contrived slot of CREATE_SESSION (section 2.10.6.1.1): the sequence
 	// id of the last one that succeeded, and its reply.
@@ -124,6 +128,7 @@ func (t *Table) remove(c *client) {
 	for len(c.sessions) > 0 {
 		t.destroy(c.sessions[len(c.sessions)-1])
 	}
+	t.hosts.remove(c)
 	delete(t.clients, c.id)
 	if t.confirmed[c.owner] == c {
 		delete(t.confirmed, c.owner)

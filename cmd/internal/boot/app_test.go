@@ -108,6 +108,7 @@ func TestMetricsAreBounded(t *testing.T) {
 	ops.Operation(nfs4.OpRead, nfs4.OK, 3*time.Millisecond)
 	ops.Operation(nfs4.OpRead, nfs4.OK, 3*time.Millisecond)
 	ops.Replay()
+	ops.Evicted()
 	conns := app.Metrics.Connections(RoleMDS)
 	conns.ConnOpened(nil)
 	conns.ConnOpened(nil)
@@ -129,6 +130,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		`manifold_operation_duration_seconds_count{op="READ",role="ds"} 3`,
 		`manifold_operation_duration_seconds_bucket{op="READ",role="ds",le="0.00256"} 1`,
 		`manifold_replayed_replies_total{role="ds"} 1`,
+		`manifold_clients_evicted_total{role="ds"} 1`,
 		`manifold_rpc_connections_opened_total{role="mds"} 3`,
 		`manifold_rpc_connections_failed_total{role="mds"} 1`,
 		`manifold_rpc_connections_refused_total{role="mds"} 1`,

@@ -29,6 +29,7 @@ type Metrics struct {
 	operations *prometheus.CounterVec   // role, op, status
 	seconds    *prometheus.HistogramVec // role, op
 	replays    *prometheus.CounterVec   // role
+	evicted    *prometheus.CounterVec   // role
 
 	opened, failed, refused, records, received, sent, orphans *prometheus.CounterVec // role
 	rejected                                                  *prometheus.CounterVec // role, reason
@@ -46,6 +47,7 @@ func newMetrics() *Metrics {
 	}
 	m.operations = counter("operations_total", "NFS operations that ended, by operation and status.", "op", "status")
 	m.replays = counter("replayed_replies_total", "Replies given again from a reply cache.")
+	m.evicted = counter("clients_evicted_total", "NFS clients evicted for what they did; the log says who and why.")
 	m.opened = counter("rpc_connections_opened_total", "RPC connections accepted or made.")
 	m.failed = counter("rpc_connections_failed_total", "RPC connections that ended with an error.")
 	m.refused = counter("rpc_connections_refused_total", "Connections over the limit on their number.")
@@ -68,6 +70,7 @@ func (m *Metrics) Operations(role Role) compound.Observer {
 	labels := prometheus.Labels{"role": string(role)}
 	return &operations{
 		seconds: m.seconds.MustCurryWith(labels), total: m.operations.MustCurryWith(labels), replays: m.replays.With(labels),
+		evicted: m.evicted.With(labels),
 	}
 }
 
@@ -80,6 +83,7 @@ type operations struct {
 	seconds prometheus.ObserverVec
 	total   *prometheus.CounterVec
 	replays prometheus.Counter
+	evicted prometheus.Counter
 	known   [maxOp]atomic.Pointer[operation]
 }
 
@@ -114,6 +118,9 @@ func (o *operations) Operation(num nfs4.OpNum, s nfs4.Status, d time.Duration) {
 
 // Replay: see compound.Observer.
 func (o *operations) Replay() { o.replays.Inc() }
+
+// Evicted: see compound.Observer.
+func (o *operations) Evicted() { o.evicted.Inc() }
 
 // Connections returns the observer of a role's RPC connections.
 func (m *Metrics) Connections(role Role) rpc.Observer {
