@@ -25,6 +25,7 @@ import (
 	"manifold/ds"
 	"manifold/mds"
 	"manifold/mds/admin"
+	"manifold/xdr/compound"
 )
 
 const (
@@ -38,6 +39,7 @@ const (
 type cluster struct {
 	t   testing.TB
 	log *zap.Logger
+	ops compound.Observer // of the metadata server; may be nil
 	dir string
 	cfg mds.Config
 
@@ -69,8 +71,14 @@ func newCluster(t testing.TB, n int, opts ...option) *cluster {
 	if os.Getenv("WIRE_LOG") != "" {
 		log = zaptest.NewLogger(t)
 	}
+	return newClusterWith(t, n, log, nil, opts...)
+}
+
+// newClusterWith is newCluster with a log and an observer.
+func newClusterWith(t testing.TB, n int, log *zap.Logger, ops compound.Observer, opts ...option) *cluster {
+	t.Helper()
 	dir := t.TempDir()
-	c := &cluster{t: t, log: log, dir: dir, cfg: mds.Config{
+	c := &cluster{t: t, log: log, ops: ops, dir: dir, cfg: mds.Config{
 		Data: filepath.Join(dir, "mds"), Listen: "127.0.0.1:0", Control: "127.0.0.1:0",
 		Lease: lease, StripeUnit: 64 << 10,
 	}}
@@ -92,7 +100,7 @@ func (c *cluster) startMDS() {
 	c.t.Helper()
 	var s *mds.Server
 	c.eventually("the metadata server's addresses to be free", func() (err error) {
-		s, err = mds.New(c.cfg, mds.Options{Log: c.log.Named("mds")})
+		s, err = mds.New(c.cfg, mds.Options{Log: c.log.Named("mds"), Ops: c.ops})
 		return err
 	})
 	ctx, cancel := context.WithCancel(context.Background())

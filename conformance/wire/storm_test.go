@@ -149,7 +149,9 @@ func TestLostReply(t *testing.T) {
 // TestLimits: past its limits the server says so, and goes on.
 func TestLimits(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, func(c *mdsConfig) { c.MaxOpens, c.MaxLocks, c.MaxLayouts, c.MaxClients = 3, 3, 2, 2 })
+	c := newCluster(t, 1, func(c *mdsConfig) {
+		c.MaxOpens, c.MaxLocks, c.MaxLayouts, c.MaxClients, c.ClientShare = 3, 3, 2, 2, 100
+	})
 	p := c.newPeer(t, "a")
 	dir := p.dir()
 	var files []*open
