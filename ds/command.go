@@ -54,12 +54,11 @@ func (o orders) Welcomed(w control.Welcome) error {
 
 // Do implements control.DS.
 func (o orders) Do(ctx context.Context, c control.Command) control.Ack {
-	var ack control.Ack
-	err := o.do(ctx, c, &ack)
+	err := o.do(ctx, c)
 	if err == nil {
-		return ack
+		return control.Ack{}
 	}
-	ack.Status = ackStatus(err)
+	ack := control.Ack{Status: ackStatus(err)}
 	o.s.sampled.Error("could not do what the metadata server asked for; it will ask again",
 		zap.Stringer("command", c.Kind), zap.Stringer("object", c.Object), zap.Stringer("status", ack.Status), zap.Error(err))
 	return ack
@@ -78,7 +77,7 @@ func ackStatus(err error) nfs4.Status {
 	return op.StatusOf(err)
 }
 
-func (o orders) do(ctx context.Context, c control.Command, ack *control.Ack) error {
+func (o orders) do(ctx context.Context, c control.Command) error {
 	s := o.s
 	switch c.Kind {
 	case control.FenceClient:
@@ -91,10 +90,6 @@ func (o orders) do(ctx context.Context, c control.Command, ack *control.Ack) err
 		return s.store.Truncate(c.Object, int64(min(c.Size, math.MaxInt64)))
 	case control.Remove:
 		return o.remove(ctx, c.Object)
-	case control.Stat:
-		size, err := s.store.Size(c.Object)
-		ack.Size = uint64(size)
-		return err
 	case control.SetKeys:
 		if c.Keys == nil {
 			return errors.New("ds: no keys")

@@ -282,7 +282,7 @@ func (d *dataServer) order(ctx context.Context, from *mdsProcess, cmds []control
 		default:
 		}
 		acks[i] = a.ds.do(c)
-		d.w.log(d.name, "%v client %x object %v epoch %d size %d: %v %d", c.Kind, uint64(c.Client), c.Object, c.Epoch, c.Size, acks[i].Status, acks[i].Size)
+		d.w.log(d.name, "%v client %x object %v epoch %d size %d: %v", c.Kind, uint64(c.Client), c.Object, c.Epoch, c.Size, acks[i].Status)
 	}
 	<-a.ds.turn
 	if err := a.hop(ctx, d.latency()); err != nil {
@@ -313,10 +313,6 @@ func (p *dsProcess) do(c control.Command) (ack control.Ack) {
 		if err = p.disk.Remove(c.Object); err == nil && p.gate.Table().Least(c.Object) != 0 {
 			err = p.change(ctx, func(t *fence.Table) (bool, error) { return t.Forget(c.Object), nil })
 		}
-	case control.Stat:
-		var size int64
-		size, err = p.disk.Size(c.Object)
-		ack.Size = uint64(size)
 	case control.Ready:
 		p.d.mu.Lock()
 		p.ready = true
@@ -353,29 +349,6 @@ func (p *dsProcess) change(ctx context.Context, change func(*fence.Table) (bool,
 	return p.gate.Drain(ctx)
 }
 
-// size answers the metadata server how long an object is, if clients are served.
-func (d *dataServer) size(ctx context.Context, obj layout.Object) (uint64, error) {
-	there := func() (p *dsProcess) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.now == nil || !d.now.ready || d.w.wire.apart("mds", d.name) {
-			return nil
-		}
-		return d.now
-	}
-	for range 2 {
-		p := there()
-		if p == nil {
-			return 0, control.ErrDetached
-		}
-		time.Sleep(d.latency())
-		if size, err := p.disk.Size(obj); err != nil || there() == p {
-			return uint64(size), err
-		}
-	}
-	return 0, ctx.Err()
-}
-
 // fileSize asks the metadata server.
 func (p *dsProcess) fileSize(ctx context.Context, obj layout.Object) (uint64, error) {
 	p.d.mu.Lock()
@@ -394,7 +367,7 @@ func (p *dsProcess) fileSize(ctx context.Context, obj layout.Object) (uint64, er
 	return size, a.hop(ctx, p.d.latency())
 }
 
-// dialDS connects a client to a data server; nil if it does not serve.
+// dialDS connects a node to a data server; nil if it does not serve.
 func (w *world) dialDS(from string, id layout.DSID) *end {
 	d := w.server(id)
 	d.mu.Lock()
@@ -408,4 +381,19 @@ func (w *world) dialDS(from string, id layout.DSID) *end {
 	conn := rpc.NewConn(context.Background(), far, p.engine, &p.rpc)
 	p.work.Go(func() { conn.Serve() })
 	return near
+}
+
+// dial is how the metadata server connects to a data server.
+func (p *mdsProcess) dial(_ context.Context, addr string, h rpc.Handler, cfg *rpc.Config) (*rpc.Conn, error) {
+	at, err := netip.ParseAddrPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	e := p.w.dialDS("mds", layout.DSID(at.Addr().As4()[3]))
+	if e == nil || p.ctx.Err() != nil {
+		return nil, control.ErrDetached
+	}
+	conn := rpc.NewConn(context.Background(), e, h, cfg)
+	p.work.Go(func() { conn.Serve() })
+	return conn, nil
 }

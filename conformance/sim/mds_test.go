@@ -51,6 +51,7 @@ type mdsProcess struct {
 	volume *ns.Volume
 	fleet  *fleet.Fleet
 	outbox *outbox.Outbox
+	proxy  *proxy.Proxy
 	ops    *op.Ops
 	engine *compound.Server
 	rpc    rpc.Config
@@ -173,11 +174,11 @@ func (m *mds) start() (*mdsProcess, error) {
 		return nil, err
 	}
 	p.volume = volume
-	log, sender := zap.NewNop(), orders{p}
+	log := zap.NewNop()
 	if p.fleet, err = fleet.Load(p.ctx, p.store, fleet.Defaults{Unit: unit}, log, time.Now); err != nil {
 		return nil, err
 	}
-	p.outbox = outbox.New(outbox.Config{Store: p.store, Sender: sender, Ready: p.fleet.Ready, Log: log})
+	p.outbox = outbox.New(outbox.Config{Store: p.store, Sender: orders{p}, Ready: p.fleet.Ready, Log: log})
 	many := state.Counts{Clients: 100, Opens: 1000, Owners: 1000, Locks: 1000, Layouts: 1000}
 	limits := state.Config{Boot: rec.Boots, Grace: grace, Recall: lease, PerClient: many, Total: many}
 	if m.w.seed%2 == 0 {
@@ -190,9 +191,10 @@ func (m *mds) start() (*mdsProcess, error) {
 	getKeys := func() *layout.Keyring { return keys }
 	var boot nfs4.Verifier
 	binary.BigEndian.PutUint64(boot[:], m.starts)
+	p.proxy = proxy.New(proxy.Config{Keys: getKeys, Paths: p.fleet.Paths, Up: p.fleet.Serves, Owner: []byte("mds"), Dialer: p.dial, Log: log})
 	p.ops = op.New(op.Config{Lease: lease, NoProxyIO: true, Patience: time.Second}, op.Parts{
 		Store: p.store, Volume: volume, Keys: getKeys, State: core, Fleet: p.fleet, Outbox: p.outbox,
-		Proxy: proxy.New(proxy.Config{Keys: getKeys, Paths: p.fleet.Paths, Owner: []byte("mds"), Log: log}), Size: sender.size, Driver: files.Driver{}, Log: log, Now: time.Now,
+		Proxy: p.proxy, Size: p.proxy.Size, Driver: files.Driver{}, Log: log, Now: time.Now,
 	}, boot, old)
 	cfg := session.Config{
 		ClientIDHigh: rec.Boots, Lease: lease, Role: nfs4.ExchgidFlagUsePNFSMDS, HasState: p.ops.HasState,
@@ -240,6 +242,7 @@ func (p *mdsProcess) accept(e *end) {
 // close waits for what still runs of a process that is dead already.
 func (p *mdsProcess) close() {
 	p.ops.Stop()
+	p.proxy.Close()
 	p.outbox.Close()
 	p.work.Wait()
 	p.store.Close()
@@ -269,19 +272,6 @@ func (o orders) Do(ctx context.Context, id layout.DSID, cmds ...control.Command)
 		return nil, control.ErrDetached
 	}
 	return d.order(ctx, o.p, cmds)
-}
-
-// size asks the data servers of a file for its objects' sizes, in the way of a
-// client's GETATTR: beside the commands.
-func (o orders) size(ctx context.Context, t proxy.Target) (most uint64, err error) {
-	for _, id := range t.Layout.DS {
-		size, err := o.p.w.server(id).size(ctx, t.Object)
-		if err != nil {
-			return 0, err
-		}
-		most = max(most, size)
-	}
-	return most, nil
 }
 
 func (w *world) server(id layout.DSID) *dataServer {

@@ -214,7 +214,7 @@ func (a *attachment) take(st stream, m *pb.FromDS, mds MDS) error {
 		}
 		b := a.pending[0].b
 		a.pending = a.pending[1:]
-		b.acks = append(b.acks, Ack{nfs4.Status(msg.Ack.GetStatus()), msg.Ack.GetSize()})
+		b.acks = append(b.acks, Ack{nfs4.Status(msg.Ack.GetStatus())})
 		if len(b.acks) == len(b.cmds) {
 			b.done <- nil
 		}

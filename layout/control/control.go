@@ -103,8 +103,6 @@ const (
 	Truncate
 	// Remove deletes Object; one that does not exist is removed already.
 	Remove
-	// Stat asks for the size of Object, 0 if it does not exist.
-	Stat
 	// SetKeys replaces the keyring by Keys.
 	SetKeys
 	// Ready says that all that happened while the data server was away has
@@ -114,7 +112,7 @@ const (
 
 // String gives the kind as logs and text stories write it.
 func (k Kind) String() string {
-	names := [...]string{"none", "fence-client", "fence-object", "truncate", "remove", "stat", "set-keys", "ready"}
+	names := [...]string{"none", "fence-client", "fence-object", "truncate", "remove", "set-keys", "ready"}
 	if int(k) >= len(names) {
 		return "unknown"
 	}
@@ -134,10 +132,9 @@ type Command struct {
 
 // Ack is a data server's answer to one Command. Status is OK if it was done,
 // else what hindered it (NFS4ERR_IO, NFS4ERR_NOTSUPP for a Kind it does not
-// know); Size answers Stat.
+// know).
 type Ack struct {
 	Status nfs4.Status
-	Size   uint64
 }
 
 // MDS is what a Server needs from its metadata server. For one data server

@@ -72,7 +72,6 @@ func TestCommands(t *testing.T) {
 		{Kind: FenceObject, Object: o, Epoch: 3},
 		{Kind: Truncate, Object: o, Size: 1 << 50},
 		{Kind: Remove, Object: o},
-		{Kind: Stat, Object: o},
 		{Kind: SetKeys, Keys: testKeys(t)},
 		{Kind: Ready},
 	}
@@ -88,7 +87,7 @@ func TestCommands(t *testing.T) {
 			}
 			got.Keys = want.Keys
 		}
-		if got != want || acks[i].Size != want.Object.Inode {
+		if got != want || acks[i].Status != nfs4.Status(want.Object.Inode) {
 			t.Errorf("did %+v, want %+v, ack %+v", got, want, acks[i])
 		}
 	}
@@ -112,11 +111,11 @@ func TestManyInOrder(t *testing.T) {
 		go func() {
 			cmds := make([]Command, each)
 			for i := range cmds {
-				cmds[i] = Command{Kind: Stat, Object: layout.Object{Volume: uint32(g), Inode: uint64(i)}}
+				cmds[i] = Command{Kind: Remove, Object: layout.Object{Volume: uint32(g), Inode: uint64(i)}}
 			}
 			acks, err := s.Do(context.Background(), 1, cmds...)
 			for i := range acks {
-				if acks[i].Size != uint64(i) {
+				if acks[i].Status != nfs4.Status(i) {
 					err = errors.New("an ack at the wrong place")
 				}
 			}
@@ -145,7 +144,7 @@ func TestDoGivesUp(t *testing.T) {
 		if c.Kind == Remove {
 			<-release
 		}
-		return Ack{Size: c.Object.Inode}
+		return Ack{Status: nfs4.Status(c.Object.Inode)}
 	}
 	s, addr, _ := serve(t, m, "127.0.0.1:0", 0)
 	attach(t, AgentConfig{Target: addr, Hello: testHello(1), DS: d})
@@ -162,10 +161,10 @@ func TestDoGivesUp(t *testing.T) {
 		t.Errorf("Do: %v", err)
 	}
 	close(release)
-	// The late ack of the remove must not be taken for the stat's.
-	acks, err := s.Do(t.Context(), 1, Command{Kind: Stat, Object: layout.Object{Inode: 5}})
-	if err != nil || acks[0].Size != 5 {
-		t.Errorf("stat: %+v, %v", acks, err)
+	// The late ack of the remove must not be taken for the truncation's.
+	acks, err := s.Do(t.Context(), 1, Command{Kind: Truncate, Object: layout.Object{Inode: 5}})
+	if err != nil || acks[0].Status != 5 {
+		t.Errorf("truncation: %+v, %v", acks, err)
 	}
 }
 

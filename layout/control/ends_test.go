@@ -120,7 +120,7 @@ func (d *ds) Do(ctx context.Context, c Command) Ack {
 	if d.do != nil {
 		return d.do(ctx, c)
 	}
-	return Ack{Size: c.Object.Inode}
+	return Ack{Status: nfs4.Status(c.Object.Inode)}
 }
 
 // serve runs a Server on addr until the test ends or stop is called.

@@ -142,7 +142,7 @@ func (s *session) work(ctx context.Context) {
 		}
 		ack := s.do(ctx, m)
 		select {
-		case s.acks <- &pb.Ack{Seq: m.GetSeq(), Status: uint32(ack.Status), Size: ack.Size}:
+		case s.acks <- &pb.Ack{Seq: m.GetSeq(), Status: uint32(ack.Status)}:
 		case <-ctx.Done():
 			return
 		}

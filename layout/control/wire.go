@@ -131,8 +131,6 @@ func commandToPB(c Command, seq uint64) *pb.Command {
 		m.Op = &pb.Command_Truncate{Truncate: &pb.Truncate{Object: objectToPB(c.Object), Size: c.Size}}
 	case Remove:
 		m.Op = &pb.Command_Remove{Remove: &pb.Remove{Object: objectToPB(c.Object)}}
-	case Stat:
-		m.Op = &pb.Command_Stat{Stat: &pb.Stat{Object: objectToPB(c.Object)}}
 	case SetKeys:
 		keys, _ := c.Keys.MarshalBinary()
 		m.Op = &pb.Command_SetKeys{SetKeys: &pb.SetKeys{Keys: keys}}
@@ -154,8 +152,6 @@ func commandFromPB(m *pb.Command) (Command, error) {
 		return Command{Kind: Truncate, Object: objectFromPB(op.Truncate.GetObject()), Size: op.Truncate.GetSize()}, nil
 	case *pb.Command_Remove:
 		return Command{Kind: Remove, Object: objectFromPB(op.Remove.GetObject())}, nil
-	case *pb.Command_Stat:
-		return Command{Kind: Stat, Object: objectFromPB(op.Stat.GetObject())}, nil
 	case *pb.Command_SetKeys:
 		keys, err := layout.ParseKeyring(op.SetKeys.GetKeys())
 		return Command{Kind: SetKeys, Keys: keys}, err

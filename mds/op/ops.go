@@ -62,7 +62,7 @@ type Parts struct {
 	Outbox  *outbox.Outbox
 	Proxy   *proxy.Proxy
 	// Size asks the data servers how long a file's data is: Proxy.Size, but in
-	// a simulation.
+	// tests without data servers.
 	Size   func(context.Context, proxy.Target) (uint64, error)
 	Driver layout.Driver
 	// Groups looks up the supplementary groups of a user, which then count in

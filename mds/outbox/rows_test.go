@@ -45,7 +45,7 @@ func TestCorrupt(t *testing.T) {
 	good := encodeRow(someRow())
 	for name, b := range map[string][]byte{
 		"empty": {}, "short": good[1:], "version": append([]byte{9}, good[1:]...), "kind": append([]byte{1, 99}, good[2:]...),
-		"stat": append([]byte{1, byte(control.Stat)}, good[2:]...),
+		"not kept": append([]byte{1, byte(control.Ready)}, good[2:]...),
 	} {
 		if r, err := decodeRow(rowKey(7, 9), b); !errors.Is(err, errCorrupt) {
 			t.Errorf("%s: %+v, %v", name, r, err)

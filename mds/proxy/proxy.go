@@ -34,7 +34,7 @@ type Target struct {
 	Layout ns.FileLayout
 }
 
-// Config is what a Proxy is made of. All are needed.
+// Config is what a Proxy is made of. All are needed but where it says so.
 type Config struct {
 	Keys func() *layout.Keyring
 	// Paths returns the addresses of a data server, as seen from this host.
@@ -44,7 +44,9 @@ type Config struct {
 	Up func(layout.DSID) bool
 	// Owner is the client owner that data servers know this server by.
 	Owner []byte
-	Log   *zap.Logger
+	// Dialer connects to a data server; nil: over TCP. See client.Config.
+	Dialer func(ctx context.Context, addr string, h rpc.Handler, cfg *rpc.Config) (*rpc.Conn, error)
+	Log    *zap.Logger
 }
 
 // Proxy reads and writes files' data. Its methods may be called by many
@@ -59,7 +61,7 @@ type Proxy struct {
 
 // peer is one data server.
 type peer struct {
-	mu   sync.Mutex // held while dialling
+	turn chan struct{} // held, as a token in it, by who dials: others wait as long as their contexts let them
 	conn *client.Client
 	addr string
 
@@ -220,7 +222,7 @@ func (p *Proxy) peer(id layout.DSID) *peer {
 	defer p.mu.Unlock()
 	pr := p.peers[id]
 	if pr == nil {
-		pr = &peer{}
+		pr = &peer{turn: make(chan struct{}, 1)}
 		p.peers[id] = pr
 	}
 	return pr
@@ -252,8 +254,12 @@ func (p *Proxy) connect(ctx context.Context, pr *peer, id layout.DSID) (*client.
 	if err != nil {
 		return nil, err
 	}
-	pr.mu.Lock()
-	defer pr.mu.Unlock()
+	select {
+	case pr.turn <- struct{}{}:
+		defer func() { <-pr.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	addr := paths[0].AddrPort.String()
 	if pr.conn != nil && pr.addr == addr {
 		return pr.conn, nil
@@ -267,7 +273,7 @@ func (p *Proxy) connect(ctx context.Context, pr *peer, id layout.DSID) (*client.
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	c, err := client.Dial(ctx, addr, client.Config{
-		Owner: p.cfg.Owner, Cred: p.cred(), Role: nfs4.ExchgidFlagUsePNFSDS, Log: p.cfg.Log,
+		Owner: p.cfg.Owner, Cred: p.cred(), Role: nfs4.ExchgidFlagUsePNFSDS, Dialer: p.cfg.Dialer, Log: p.cfg.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -296,10 +302,10 @@ func (p *Proxy) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTime)
 	defer cancel()
 	for _, pr := range peers {
-		pr.mu.Lock()
+		pr.turn <- struct{}{} // whoever dials ends within dialTime
 		if pr.conn != nil {
 			_ = pr.conn.Close(ctx) // it says good-bye if it can
 		}
-		pr.mu.Unlock()
+		<-pr.turn
 	}
 }

@@ -512,7 +512,6 @@ type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
 	Status        uint32                 `protobuf:"varint,2,opt,name=status,proto3" json:"status,omitempty"` // nfsstat4
-	Size          uint64                 `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"`     // Stat: the object's size in bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -557,13 +556,6 @@ func (x *Ack) GetSeq() uint64 {
 func (x *Ack) GetStatus() uint32 {
 	if x != nil {
 		return x.Status
-	}
-	return 0
-}
-
-func (x *Ack) GetSize() uint64 {
-	if x != nil {
-		return x.Size
 	}
 	return 0
 }
@@ -681,7 +673,6 @@ type Command struct {
 	//	*Command_FenceObject
 	//	*Command_Truncate
 	//	*Command_Remove
-	//	*Command_Stat
 	//	*Command_SetKeys
 	//	*Command_Ready
 	Op            isCommand_Op `protobuf_oneof:"op"`
@@ -769,15 +760,6 @@ func (x *Command) GetRemove() *Remove {
 	return nil
 }
 
-func (x *Command) GetStat() *Stat {
-	if x != nil {
-		if x, ok := x.Op.(*Command_Stat); ok {
-			return x.Stat
-		}
-	}
-	return nil
-}
-
 func (x *Command) GetSetKeys() *SetKeys {
 	if x != nil {
 		if x, ok := x.Op.(*Command_SetKeys); ok {
@@ -816,10 +798,6 @@ type Command_Remove struct {
 	Remove *Remove `protobuf:"bytes,5,opt,name=remove,proto3,oneof"`
 }
 
-type Command_Stat struct {
-	Stat *Stat `protobuf:"bytes,6,opt,name=stat,proto3,oneof"`
-}
-
 type Command_SetKeys struct {
 	SetKeys *SetKeys `protobuf:"bytes,7,opt,name=set_keys,json=setKeys,proto3,oneof"`
 }
@@ -835,8 +813,6 @@ func (*Command_FenceObject) isCommand_Op() {}
 func (*Command_Truncate) isCommand_Op() {}
 
 func (*Command_Remove) isCommand_Op() {}
-
-func (*Command_Stat) isCommand_Op() {}
 
 func (*Command_SetKeys) isCommand_Op() {}
 
@@ -1094,50 +1070,6 @@ func (x *Remove) GetObject() *Object {
 	return nil
 }
 
-type Stat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Object        *Object                `protobuf:"bytes,1,opt,name=object,proto3" json:"object,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Stat) Reset() {
-	*x = Stat{}
-	mi := &file_controlpb_control_proto_msgTypes[15]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Stat) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Stat) ProtoMessage() {}
-
-func (x *Stat) ProtoReflect() protoreflect.Message {
-	mi := &file_controlpb_control_proto_msgTypes[15]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Stat.ProtoReflect.Descriptor instead.
-func (*Stat) Descriptor() ([]byte, []int) {
-	return file_controlpb_control_proto_rawDescGZIP(), []int{15}
-}
-
-func (x *Stat) GetObject() *Object {
-	if x != nil {
-		return x.Object
-	}
-	return nil
-}
-
 type SetKeys struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keys          []byte                 `protobuf:"bytes,1,opt,name=keys,proto3" json:"keys,omitempty"`
@@ -1147,7 +1079,7 @@ type SetKeys struct {
 
 func (x *SetKeys) Reset() {
 	*x = SetKeys{}
-	mi := &file_controlpb_control_proto_msgTypes[16]
+	mi := &file_controlpb_control_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1159,7 +1091,7 @@ func (x *SetKeys) String() string {
 func (*SetKeys) ProtoMessage() {}
 
 func (x *SetKeys) ProtoReflect() protoreflect.Message {
-	mi := &file_controlpb_control_proto_msgTypes[16]
+	mi := &file_controlpb_control_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1172,7 +1104,7 @@ func (x *SetKeys) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeys.ProtoReflect.Descriptor instead.
 func (*SetKeys) Descriptor() ([]byte, []int) {
-	return file_controlpb_control_proto_rawDescGZIP(), []int{16}
+	return file_controlpb_control_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetKeys) GetKeys() []byte {
@@ -1190,7 +1122,7 @@ type Ready struct {
 
 func (x *Ready) Reset() {
 	*x = Ready{}
-	mi := &file_controlpb_control_proto_msgTypes[17]
+	mi := &file_controlpb_control_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1134,7 @@ func (x *Ready) String() string {
 func (*Ready) ProtoMessage() {}
 
 func (x *Ready) ProtoReflect() protoreflect.Message {
-	mi := &file_controlpb_control_proto_msgTypes[17]
+	mi := &file_controlpb_control_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1147,7 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
-	return file_controlpb_control_proto_rawDescGZIP(), []int{17}
+	return file_controlpb_control_proto_rawDescGZIP(), []int{16}
 }
 
 type FileSizeRequest struct {
@@ -1227,7 +1159,7 @@ type FileSizeRequest struct {
 
 func (x *FileSizeRequest) Reset() {
 	*x = FileSizeRequest{}
-	mi := &file_controlpb_control_proto_msgTypes[18]
+	mi := &file_controlpb_control_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1239,7 +1171,7 @@ func (x *FileSizeRequest) String() string {
 func (*FileSizeRequest) ProtoMessage() {}
 
 func (x *FileSizeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_controlpb_control_proto_msgTypes[18]
+	mi := &file_controlpb_control_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1252,7 +1184,7 @@ func (x *FileSizeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileSizeRequest.ProtoReflect.Descriptor instead.
 func (*FileSizeRequest) Descriptor() ([]byte, []int) {
-	return file_controlpb_control_proto_rawDescGZIP(), []int{18}
+	return file_controlpb_control_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FileSizeRequest) GetObject() *Object {
@@ -1272,7 +1204,7 @@ type FileSizeReply struct {
 
 func (x *FileSizeReply) Reset() {
 	*x = FileSizeReply{}
-	mi := &file_controlpb_control_proto_msgTypes[19]
+	mi := &file_controlpb_control_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1216,7 @@ func (x *FileSizeReply) String() string {
 func (*FileSizeReply) ProtoMessage() {}
 
 func (x *FileSizeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_controlpb_control_proto_msgTypes[19]
+	mi := &file_controlpb_control_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1229,7 @@ func (x *FileSizeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileSizeReply.ProtoReflect.Descriptor instead.
 func (*FileSizeReply) Descriptor() ([]byte, []int) {
-	return file_controlpb_control_proto_rawDescGZIP(), []int{19}
+	return file_controlpb_control_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FileSizeReply) GetStatus() uint32 {
@@ -1353,27 +1285,25 @@ const file_controlpb_control_proto_rawDesc = "" +
 	"\rwritten_bytes\x18\x06 \x01(\x04R\fwrittenBytes\x12\x12\n" +
 	"\x04disk\x18\a \x01(\tR\x04disk\"=\n" +
 	"\tHeartbeat\x120\n" +
-	"\x05usage\x18\x01 \x01(\v2\x1a.manifold.control.v1.UsageR\x05usage\"C\n" +
+	"\x05usage\x18\x01 \x01(\v2\x1a.manifold.control.v1.UsageR\x05usage\"5\n" +
 	"\x03Ack\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x16\n" +
-	"\x06status\x18\x02 \x01(\rR\x06status\x12\x12\n" +
-	"\x04size\x18\x03 \x01(\x04R\x04size\"l\n" +
+	"\x06status\x18\x02 \x01(\rR\x06statusJ\x04\b\x03\x10\x04\"l\n" +
 	"\aWelcome\x12\x0e\n" +
 	"\x02ds\x18\x01 \x01(\rR\x02ds\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\fR\acluster\x12\x12\n" +
 	"\x04keys\x18\x03 \x01(\fR\x04keys\x12#\n" +
 	"\rlease_seconds\x18\x04 \x01(\rR\fleaseSeconds\"\x06\n" +
-	"\x04Pong\"\xc3\x03\n" +
+	"\x04Pong\"\x98\x03\n" +
 	"\aCommand\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12E\n" +
 	"\ffence_client\x18\x02 \x01(\v2 .manifold.control.v1.FenceClientH\x00R\vfenceClient\x12E\n" +
 	"\ffence_object\x18\x03 \x01(\v2 .manifold.control.v1.FenceObjectH\x00R\vfenceObject\x12;\n" +
 	"\btruncate\x18\x04 \x01(\v2\x1d.manifold.control.v1.TruncateH\x00R\btruncate\x125\n" +
-	"\x06remove\x18\x05 \x01(\v2\x1b.manifold.control.v1.RemoveH\x00R\x06remove\x12/\n" +
-	"\x04stat\x18\x06 \x01(\v2\x19.manifold.control.v1.StatH\x00R\x04stat\x129\n" +
+	"\x06remove\x18\x05 \x01(\v2\x1b.manifold.control.v1.RemoveH\x00R\x06remove\x129\n" +
 	"\bset_keys\x18\a \x01(\v2\x1c.manifold.control.v1.SetKeysH\x00R\asetKeys\x122\n" +
 	"\x05ready\x18\b \x01(\v2\x1a.manifold.control.v1.ReadyH\x00R\x05readyB\x04\n" +
-	"\x02op\"H\n" +
+	"\x02opJ\x04\b\x06\x10\a\"H\n" +
 	"\x06Object\x12\x16\n" +
 	"\x06volume\x18\x01 \x01(\rR\x06volume\x12\x14\n" +
 	"\x05inode\x18\x02 \x01(\x04R\x05inode\x12\x10\n" +
@@ -1387,8 +1317,6 @@ const file_controlpb_control_proto_rawDesc = "" +
 	"\x06object\x18\x01 \x01(\v2\x1b.manifold.control.v1.ObjectR\x06object\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x04R\x04size\"=\n" +
 	"\x06Remove\x123\n" +
-	"\x06object\x18\x01 \x01(\v2\x1b.manifold.control.v1.ObjectR\x06object\";\n" +
-	"\x04Stat\x123\n" +
 	"\x06object\x18\x01 \x01(\v2\x1b.manifold.control.v1.ObjectR\x06object\"\x1d\n" +
 	"\aSetKeys\x12\x12\n" +
 	"\x04keys\x18\x01 \x01(\fR\x04keys\"\a\n" +
@@ -1414,7 +1342,7 @@ func file_controlpb_control_proto_rawDescGZIP() []byte {
 	return file_controlpb_control_proto_rawDescData
 }
 
-var file_controlpb_control_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_controlpb_control_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_controlpb_control_proto_goTypes = []any{
 	(*FromDS)(nil),          // 0: manifold.control.v1.FromDS
 	(*ToDS)(nil),            // 1: manifold.control.v1.ToDS
@@ -1431,11 +1359,10 @@ var file_controlpb_control_proto_goTypes = []any{
 	(*FenceObject)(nil),     // 12: manifold.control.v1.FenceObject
 	(*Truncate)(nil),        // 13: manifold.control.v1.Truncate
 	(*Remove)(nil),          // 14: manifold.control.v1.Remove
-	(*Stat)(nil),            // 15: manifold.control.v1.Stat
-	(*SetKeys)(nil),         // 16: manifold.control.v1.SetKeys
-	(*Ready)(nil),           // 17: manifold.control.v1.Ready
-	(*FileSizeRequest)(nil), // 18: manifold.control.v1.FileSizeRequest
-	(*FileSizeReply)(nil),   // 19: manifold.control.v1.FileSizeReply
+	(*SetKeys)(nil),         // 15: manifold.control.v1.SetKeys
+	(*Ready)(nil),           // 16: manifold.control.v1.Ready
+	(*FileSizeRequest)(nil), // 17: manifold.control.v1.FileSizeRequest
+	(*FileSizeReply)(nil),   // 18: manifold.control.v1.FileSizeReply
 }
 var file_controlpb_control_proto_depIdxs = []int32{
 	2,  // 0: manifold.control.v1.FromDS.hello:type_name -> manifold.control.v1.Hello
@@ -1451,23 +1378,21 @@ var file_controlpb_control_proto_depIdxs = []int32{
 	12, // 10: manifold.control.v1.Command.fence_object:type_name -> manifold.control.v1.FenceObject
 	13, // 11: manifold.control.v1.Command.truncate:type_name -> manifold.control.v1.Truncate
 	14, // 12: manifold.control.v1.Command.remove:type_name -> manifold.control.v1.Remove
-	15, // 13: manifold.control.v1.Command.stat:type_name -> manifold.control.v1.Stat
-	16, // 14: manifold.control.v1.Command.set_keys:type_name -> manifold.control.v1.SetKeys
-	17, // 15: manifold.control.v1.Command.ready:type_name -> manifold.control.v1.Ready
-	10, // 16: manifold.control.v1.FenceObject.object:type_name -> manifold.control.v1.Object
-	10, // 17: manifold.control.v1.Truncate.object:type_name -> manifold.control.v1.Object
-	10, // 18: manifold.control.v1.Remove.object:type_name -> manifold.control.v1.Object
-	10, // 19: manifold.control.v1.Stat.object:type_name -> manifold.control.v1.Object
-	10, // 20: manifold.control.v1.FileSizeRequest.object:type_name -> manifold.control.v1.Object
-	0,  // 21: manifold.control.v1.Control.Attach:input_type -> manifold.control.v1.FromDS
-	18, // 22: manifold.control.v1.Control.FileSize:input_type -> manifold.control.v1.FileSizeRequest
-	1,  // 23: manifold.control.v1.Control.Attach:output_type -> manifold.control.v1.ToDS
-	19, // 24: manifold.control.v1.Control.FileSize:output_type -> manifold.control.v1.FileSizeReply
-	23, // [23:25] is the sub-list for method output_type
-	21, // [21:23] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	15, // 13: manifold.control.v1.Command.set_keys:type_name -> manifold.control.v1.SetKeys
+	16, // 14: manifold.control.v1.Command.ready:type_name -> manifold.control.v1.Ready
+	10, // 15: manifold.control.v1.FenceObject.object:type_name -> manifold.control.v1.Object
+	10, // 16: manifold.control.v1.Truncate.object:type_name -> manifold.control.v1.Object
+	10, // 17: manifold.control.v1.Remove.object:type_name -> manifold.control.v1.Object
+	10, // 18: manifold.control.v1.FileSizeRequest.object:type_name -> manifold.control.v1.Object
+	0,  // 19: manifold.control.v1.Control.Attach:input_type -> manifold.control.v1.FromDS
+	17, // 20: manifold.control.v1.Control.FileSize:input_type -> manifold.control.v1.FileSizeRequest
+	1,  // 21: manifold.control.v1.Control.Attach:output_type -> manifold.control.v1.ToDS
+	18, // 22: manifold.control.v1.Control.FileSize:output_type -> manifold.control.v1.FileSizeReply
+	21, // [21:23] is the sub-list for method output_type
+	19, // [19:21] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_controlpb_control_proto_init() }
@@ -1490,7 +1415,6 @@ func file_controlpb_control_proto_init() {
 		(*Command_FenceObject)(nil),
 		(*Command_Truncate)(nil),
 		(*Command_Remove)(nil),
-		(*Command_Stat)(nil),
 		(*Command_SetKeys)(nil),
 		(*Command_Ready)(nil),
 	}
@@ -1500,7 +1424,7 @@ func file_controlpb_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlpb_control_proto_rawDesc), len(file_controlpb_control_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
