@@ -73,13 +73,15 @@ func (o *Ops) cbGetattr(ctx context.Context, d *state.Delegation, h layout.Handl
 // It changed the file if its change attribute is neither the one that it was
 // given along with the delegation nor the present one. Then the file gets a new
 // one, each time anew: the holder's stays the same however much more it writes.
+// One more than it was given says that there are changes also where that is the
+// present one, which it is after the holder has committed something once.
 // Its size counts, but is not kept: what is written up to there may never come.
 func (o *Ops) merge(ctx context.Context, d *state.Delegation, in *ns.Inode, a *nfs4.Attrs) (length, nfs4.Status) {
 	o.mu.Lock()
 	g, known := o.given[in.ID]
 	o.mu.Unlock()
 	known = known && g.stateid.Other == d.Stateid.Other
-	same := a.Change == in.Change && (!known || g.told != in.Change)
+	same := a.Change == in.Change && (!known || a.Change != g.change+1 && g.told != in.Change)
 	switch {
 	case same, known && a.Change == g.change, !known && a.Change < in.Change:
 		return length{size: max(in.Size, a.Size), change: in.Change}, nfs4.OK

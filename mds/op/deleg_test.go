@@ -110,3 +110,28 @@ func TestNamesTurn(t *testing.T) {
 	p.want(nfs4.OK, putRoot(), lookup("kept"))
 	p.want(nfs4.OK, putFH(fh), client.Op{Num: nfs4.OpAccess, Args: &nfs4.AccessArgs{Access: 1}, Res: &nfs4.AccessRes{}})
 }
+
+// TestHolderChanges: what the holder of a delegation has changed is seen also if
+// the change attribute that says so is the file's by now, because the holder has
+// committed something before.
+func TestHolderChanges(t *testing.T) {
+	r := newRig(t, &storetest.Mem{})
+	fh, _ := r.mount("a").create("f")
+	in, _ := r.ops.inode(t.Context(), r.file(fh))
+	d := state.Delegation{Client: 1, File: in.ID, Type: nfs4.DelegateWrite, Stateid: nfs4.Stateid{Other: [12]byte{1}}}
+	r.ops.note(&d, in)
+	clean, dirty := &nfs4.Attrs{Change: in.Change}, &nfs4.Attrs{Change: in.Change + 1, Size: 10}
+	must(t, r.ops.Store.Update(t.Context(), func(tx store.Tx) (err error) {
+		in, err = r.ops.Volume.Wrote(tx, time.Now(), ns.Cred{}, r.file(fh), 0, nil)
+		return err
+	}))
+	last := in.Change
+	for i, said := range []*nfs4.Attrs{clean, dirty, dirty, clean, dirty} {
+		l, s := r.ops.merge(t.Context(), &d, in, said)
+		if s != nfs4.OK || said == dirty && l.change <= last || said == clean && l.change != last {
+			t.Errorf("answer %d: %v, change %d after %d", i, s, l.change, last)
+		}
+		last = l.change
+		in, _ = r.ops.inode(t.Context(), r.file(fh))
+	}
+}
