@@ -101,7 +101,9 @@ func (o *Ops) setSize(ctx context.Context, c *compound.Call, h layout.Handle, a 
 	}
 	obj := o.Volume.Object(done.Inode)
 	if cut {
-		o.trimmed.add(h.Inode)
+		if o.marks.has(h.Inode) { // else nobody has anything left to commit
+			o.trimmed.add(h.Inode)
+		}
 		o.Outbox.Kick(done.Inode.Layout.DS)
 	}
 	if cut || o.Outbox.Pending(obj) {
