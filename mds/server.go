@@ -116,7 +116,7 @@ func (s *Server) wire(ctx context.Context) (err error) {
 		return err
 	}
 	s.outbox = outbox.New(outbox.Config{Store: s.store, Sender: s.control, Ready: s.fleet.Ready, Log: s.log})
-	core, err := state.New(s.stateConfig(), s.started, s.service.names)
+	core, err := state.New(s.stateConfig(), s.started, s.service.record)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (s *Server) Token() string { return s.cfg.Token }
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	s.log.Info("metadata server starts", zap.Stringer("listen", s.Addr()), zap.Stringer("control", s.ControlAddr()),
-		zap.Uint32("start", s.service.rec.Boots), zap.Int("clients_on_record", len(s.service.names)))
+		zap.Uint32("start", s.service.rec.Boots), zap.Int("clients_on_record", len(s.service.record)))
 	g, ctx := errgroup.WithContext(ctx)
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx)) // outlives the calls under way
 	defer cancel()

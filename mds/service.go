@@ -26,7 +26,7 @@ type service struct {
 	rec    ns.ServiceRecord
 	keys   *layout.Keyring
 	volume *ns.Volume
-	names  []string                   // clients on record, see op.LoadRecords
+	record map[string]bool            // clients, see op.LoadRecords
 	old    map[string][]nfs4.ClientID // their client ids
 	lease  time.Duration              // that of the start before this one, 0 if there was none
 }
@@ -72,7 +72,7 @@ func start(ctx context.Context, st store.Store, now time.Time, lease time.Durati
 		if s.volume, err = ns.Open(tx, volumeID); err != nil {
 			return err
 		}
-		s.names, s.old, err = op.LoadRecords(tx, c)
+		s.record, s.old, err = op.LoadRecords(tx, c)
 		return err
 	})
 	if err != nil {

@@ -334,16 +334,17 @@ func (o *Ops) endGrace(ctx context.Context, lost int) {
 	}
 }
 
-// LoadRecords reads the clients that had state before the start: the names for
-// state.New, and their client ids by owner, for New.
-func LoadRecords(tx store.Tx, c ns.Cluster) (names []string, old map[string][]nfs4.ClientID, err error) {
-	old = map[string][]nfs4.ClientID{}
+// LoadRecords reads the clients that had state before the start: their names for
+// state.New, and their client ids by owner, for New. One that has not said
+// RECLAIM_COMPLETE has nothing, and one that is barred may not reclaim what it
+// has; but only it knows which it is.
+func LoadRecords(tx store.Tx, c ns.Cluster) (record map[string]bool, old map[string][]nfs4.ClientID, err error) {
+	record, old = map[string]bool{}, map[string][]nfs4.ClientID{}
 	err = c.ScanClients(tx, func(r ns.ClientRecord) (bool, error) {
-		if r.Complete {
-			names = append(names, RecordName(r.Owner, r.Verifier))
-		}
+		name := RecordName(r.Owner, r.Verifier)
+		record[name] = record[name] || r.Complete
 		old[string(r.Owner)] = append(old[string(r.Owner)], r.ID)
 		return true, nil
 	})
-	return names, old, err
+	return record, old, err
 }

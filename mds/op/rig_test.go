@@ -116,7 +116,7 @@ func newRig(t *testing.T, mem *storetest.Mem) *rig {
 	st := mem.Open()
 	var c ns.Cluster
 	var volume *ns.Volume
-	var names []string
+	var names map[string]bool
 	var old map[string][]nfs4.ClientID
 	var boots uint32
 	must(t, st.Update(t.Context(), func(tx store.Tx) (err error) {

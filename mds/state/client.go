@@ -153,7 +153,7 @@ func (cl *client) unrevoke(sid nfs4.Stateid) {
 
 // AddClient lets a confirmed client have state, and says whether it may
 // reclaim: name (co_ownerid with its verifier, or what else the record was
-// kept under) is on record and grace runs. A client known already is left as it
+// kept under) is on record as one that may, and grace runs. A client known already is left as it
 // is. ErrDelay if there are too many (Stale may name one to expire), ErrExpired
 // if it is going.
 func (c *Core) AddClient(now time.Time, id nfs4.ClientID, name string) (reclaims bool, s nfs4.Status) {
@@ -166,8 +166,7 @@ func (c *Core) AddClient(now time.Time, id nfs4.ClientID, name string) (reclaims
 	if c.n.Clients >= c.cfg.Total.Clients {
 		return false, nfs4.ErrDelay
 	}
-	_, reclaims = c.waiting[name]
-	reclaims = reclaims && c.inGrace(now)
+	reclaims = c.waiting[name] && c.inGrace(now)
 	c.clients[id] = &client{
 		id: id, name: name, reclaims: reclaims,
 		revoked: map[uint64]uint64{}, lost: map[uint64]uint64{},

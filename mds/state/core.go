@@ -2,6 +2,7 @@ package state
 
 import (
 	"errors"
+	"maps"
 	"time"
 
 	"manifold/layout"
@@ -73,8 +74,8 @@ type Core struct {
 	courtesy map[*client]struct{}
 	n        Counts
 
-	waiting map[string]struct{} // clients of record that may yet reclaim
-	until   time.Time           // end of grace
+	waiting map[string]bool // clients of record that may yet come back, and whether they may reclaim
+	until   time.Time       // end of grace
 }
 
 // env is what Decide knows besides the Request.
@@ -84,9 +85,11 @@ type env struct {
 
 // New returns a Core without state, in grace until each client of record has
 // reclaimed or now+Grace. record names the clients that had state before the
-// restart, each by the name that AddClient will be given. Errors: those of
-// Validate.
-func New(cfg Config, now time.Time, record []string) (*Core, error) {
+// restart, each by the name that AddClient will be given, and says whether they
+// may reclaim it. Those that may not are waited for, too: until they have heard
+// of the restart they believe that they still have what they had (RFC 8881
+// section 8.4.2.1: grace is as long as a lease). Errors: those of Validate.
+func New(cfg Config, now time.Time, record map[string]bool) (*Core, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -100,16 +103,14 @@ func New(cfg Config, now time.Time, record []string) (*Core, error) {
 		waited:  map[*file]struct{}{},
 		recalls: map[*grant]struct{}{},
 		bulks:   map[*client]struct{}{},
-		waiting: map[string]struct{}{},
+		waiting: map[string]bool{},
 		until:   now.Add(cfg.Grace),
 
 		recalled: map[*deleg]struct{}{},
 		cooling:  cooling{at: map[uint64]time.Time{}},
 		courtesy: map[*client]struct{}{},
 	}
-	for _, name := range record {
-		c.waiting[name] = struct{}{}
-	}
+	maps.Copy(c.waiting, record)
 	return c, nil
 }
 

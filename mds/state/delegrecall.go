@@ -53,6 +53,9 @@ func (c *Core) breakDelegs(e env, f *file, id nfs4.ClientID, s share) (v Verdict
 func (r DelegConflictReq) decide(c *Core, e env) Verdict {
 	use := share{access: nfs4.ShareAccessRead}
 	if r.Change {
+		if c.inGrace(e.now) {
+			return refuse(nfs4.ErrGrace) // a delegation may be yet to be reclaimed
+		}
 		use.access = nfs4.ShareAccessWrite
 	}
 	v, _ := c.breakDelegs(e, c.files.get(r.File), r.Client, use)

@@ -289,7 +289,7 @@ func runFuzz(t *testing.T, in []byte) {
 	cfg.DelegPause, cfg.Courtesy = 2*time.Second, 20*time.Second
 	cfg.PerClient = Counts{Opens: 4, Owners: 3, Locks: 6, Layouts: 2, Delegs: 2}
 	cfg.Total = Counts{Clients: 3, Opens: 9, Owners: 6, Locks: 12, Layouts: 4, Delegs: 4}
-	c, err := New(cfg, time.Unix(0, 0), []string{"b", "c"})
+	c, err := New(cfg, time.Unix(0, 0), map[string]bool{"b": true, "c": true})
 	if err != nil {
 		t.Fatal(err)
 	}

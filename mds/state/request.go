@@ -264,7 +264,7 @@ type DelegReturnReq struct {
 // link, RENAME of it or over it, LINK, the cut in an OPEN), else to read them
 // while CB_GETATTR does not answer (RFC 8881 section 10.4). ErrDelay if
 // delegations of other clients are in the way: those of all kinds with Change,
-// else those to write.
+// else those to write. ErrGrace with Change while some may be yet to be reclaimed.
 type DelegConflictReq struct {
 	File   uint64
 	Client nfs4.ClientID // whose delegation is not in the way; 0 is nobody

@@ -479,9 +479,13 @@ func (s *story) fresh() string {
 	s.now, s.sids = time.Unix(0, 0), map[string]nfs4.Stateid{}
 	per := Counts{Opens: int(a.num("opens", 100)), Owners: int(a.num("owners", 100)), Locks: int(a.num("locks", 100)), Layouts: int(a.num("layouts", 100)), Delegs: int(a.num("delegs", 100))}
 	total := Counts{Clients: int(a.num("clients", 10)), Opens: int(a.num("allopens", 1000)), Owners: 1000, Locks: int(a.num("alllocks", 1000)), Layouts: int(a.num("alllayouts", 1000)), Delegs: int(a.num("alldelegs", 1000))}
-	var record []string
-	if a["record"] != "" {
-		record = strings.Split(a["record"], ",")
+	record := map[string]bool{}
+	for may, list := range map[bool]string{true: a["record"], false: a["barred"]} {
+		for name := range strings.SplitSeq(list, ",") {
+			if name != "" {
+				record[name] = may
+			}
+		}
 	}
 	cfg := Config{Boot: uint32(a.num("boot", 7)), Grace: time.Duration(a.num("grace", 90)) * time.Second,
 		Recall: time.Duration(a.num("recall", 60)) * time.Second, DelegPause: time.Duration(a.num("pause", 10)) * time.Second,
