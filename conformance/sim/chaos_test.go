@@ -52,10 +52,21 @@ func (w *world) chaos(rnd *rand.Rand) {
 			x = 99
 		}
 		switch {
-		case x < 22:
+		case x < 10:
 			w.during(down, w.mds.kill, w.mds.up)
-		case x < 40:
+		case x < 16:
+			w.killAt(mdsPoints[rnd.IntN(len(mdsPoints))], 1+rnd.IntN(6), down, w.mds.kill, w.mds.up)
+		case x < 22:
+			// Again and again: during grace, or while it still cleans up.
+			w.during(down/4, w.mds.kill, w.mds.up)
+			for again := down / 4; rnd.IntN(3) > 0; {
+				again += time.Duration(rnd.Int64N(int64(grace)))
+				w.during(again, func() {}, func() { w.during(time.Second/4, w.mds.kill, w.mds.up) })
+			}
+		case x < 34:
 			w.during(down, d.kill, d.up)
+		case x < 40:
+			w.killAt(d.disk.name(dsPoints[rnd.IntN(len(dsPoints))]), 1+rnd.IntN(3), down, d.kill, d.up)
 		case x < 55:
 			w.during(down, c.crash, c.boot)
 		case x < 72:
@@ -80,6 +91,47 @@ func (w *world) chaos(rnd *rand.Rand) {
 		}
 	}
 	w.sleep(time.Duration(rnd.Int64N(int64(3 * lease))))
+}
+
+// mdsPoints and dsPoints are where a server may be killed.
+var (
+	mdsPoints = []string{"commit", "commit done", "order", "order answered", "callback", "callback answered"}
+	dsPoints  = []string{"sync", "sync done", "order done"}
+)
+
+// trap is a server's death to come.
+type trap struct {
+	point string
+	left  int
+	kill  func()
+}
+
+// killAt kills a server when it comes to a point for the n-th time from now on.
+func (w *world) killAt(point string, n int, down time.Duration, kill, up func()) {
+	w.trapMu.Lock()
+	w.trap = &trap{point: point, left: n, kill: func() {
+		w.log("----", "at %s:", point)
+		w.judge.count("killed at " + point)
+		w.during(down, kill, up)
+	}}
+	w.trapMu.Unlock()
+}
+
+// point is a moment at which a server may die. No lock is held.
+func (w *world) point(name string) {
+	w.trapMu.Lock()
+	t := w.trap
+	if t == nil || t.point != name {
+		w.trapMu.Unlock()
+		return
+	}
+	if t.left--; t.left > 0 {
+		w.trapMu.Unlock()
+		return
+	}
+	w.trap = nil
+	w.trapMu.Unlock()
+	t.kill()
 }
 
 // during does something, and undoes it after a while.
@@ -124,6 +176,7 @@ func (w *world) finish() {
 		}
 		w.sleep(time.Second)
 	}
+	w.sleep(3 * lease) // what time alone takes away
 }
 
 // leftovers says what there is that nobody needs.

@@ -47,14 +47,22 @@ type life struct {
 	owners  int
 	own     *homeDir
 
-	leaving bool // to leave when it can, guarded by mu like what follows
+	deaf    bool          // it answers no recall as it should
+	askedAt time.Duration // when its last request was sent first
+	leaving bool          // to leave when it can, guarded by mu like what follows but the lease
+	opening bool          // an OPEN is under way
+	suspect bool          // something was revoked
+	leaseMu sync.Mutex
+	lease   time.Time // until when, at least
+	leftAt  time.Time // when it last closed a file and forgot the layout
 
-	mu       sync.Mutex
-	lease    time.Time // until when, at least
-	files    []*openFile
-	asking   *openFile // a LAYOUTGET is under way
-	cbRnd    *rand.Rand
-	answered map[cbSlot]*cbAnswer
+	mu         sync.Mutex
+	delegs     map[*truth]*delegation
+	delegOrder []*truth // of delegs
+	files      []*openFile
+	asking     *openFile // a LAYOUTGET is under way
+	cbRnd      *rand.Rand
+	answered   map[cbSlot]*cbAnswer
 }
 
 func newClient(w *world, name string) *simClient {
@@ -74,8 +82,9 @@ func (c *simClient) boot() {
 	l := &life{
 		w: c.w, c: c, name: c.name, rnd: c.w.dice("life", c.name, c.boots), cbRnd: c.w.dice("callbacks", c.name, c.boots),
 		verf: nfs4.Verifier{byte(c.boots)}, ended: make(chan struct{}),
-		ds: map[layout.DSID]*peer{}, devices: map[nfs4.DeviceID][]layout.DSID{}, answered: map[cbSlot]*cbAnswer{},
+		ds: map[layout.DSID]*peer{}, devices: map[nfs4.DeviceID][]layout.DSID{}, answered: map[cbSlot]*cbAnswer{}, delegs: map[*truth]*delegation{},
 	}
+	l.deaf = l.rnd.IntN(10) == 0
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.mds = &peer{l: l, server: "mds", back: true, role: nfs4.ExchgidFlagUsePNFSMDS, dial: func() *end { return c.w.dialMDS(c.name) }}
 	c.now = l
@@ -145,8 +154,8 @@ func (l *life) pause(least, most int) error {
 
 // renewed: a SEQUENCE that was first sent at sent was answered.
 func (l *life) renewed(sent time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.leaseMu.Lock()
+	defer l.leaseMu.Unlock()
 	if until := sent.Add(lease); until.After(l.lease) {
 		l.lease = until
 	}
@@ -154,9 +163,28 @@ func (l *life) renewed(sent time.Time) {
 
 // leaseEnd is until when the client has its lease, at least.
 func (l *life) leaseEnd() time.Time {
+	l.leaseMu.Lock()
+	defer l.leaseMu.Unlock()
+	return l.lease
+}
+
+// leaves: it forgets a layout that it did not return.
+func (l *life) leaves() {
+	l.leaseMu.Lock()
+	defer l.leaseMu.Unlock()
+	l.leftAt = time.Now()
+}
+
+func (l *life) left() time.Time {
+	l.leaseMu.Lock()
+	defer l.leaseMu.Unlock()
+	return l.leftAt
+}
+
+func (l *life) setOpening(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.lease
+	l.opening = on
 }
 
 // live is the worker.
@@ -197,7 +225,14 @@ func (l *life) step() error {
 	if err := l.serveRecalls(); err != nil {
 		return err
 	}
-	switch x := l.rnd.IntN(100); {
+	if err := l.testDelegs(); err != nil {
+		return err
+	}
+	switch x := l.rnd.IntN(106); {
+	case x >= 101:
+		return l.peek()
+	case x == 100:
+		return l.returnAll()
 	case x < 3:
 		return l.idle()
 	case x < 20:
@@ -219,6 +254,13 @@ func (f *openFile) step(x int) error {
 		return f.stat()
 	case f.lock == nil && x < 60:
 		return f.close()
+	case f.lock == nil && x < 63:
+		return f.chmod()
+	case f.lock == nil && x < 66:
+		if d := f.l.delegOf(f.truth); d != nil {
+			return f.l.giveBack(d)
+		}
+		return nil
 	case f.lock == nil:
 		return nil
 	case x < 25:
@@ -259,9 +301,19 @@ func (l *life) idle() error {
 
 // ask runs ops at the metadata server, again while it says that it will do
 // them later, for a while. Recalls are served meanwhile, if that may be.
-func (l *life) ask(what string, ops ...client.Op) (s nfs4.Status, err error) {
+func (l *life) ask(what string, ops ...client.Op) (nfs4.Status, error) {
+	return l.askAll(len(ops), what, ops...)
+}
+
+// askAll is ask for ops of which the first some count: what becomes of the others
+// is no failure.
+func (l *life) askAll(count int, what string, ops ...client.Op) (s nfs4.Status, err error) {
 	for try := 0; ; try++ {
-		_, s, err = l.mds.call(ops...)
+		l.askedAt = l.w.now()
+		var n int
+		if n, s, err = l.mds.call(ops...); err == nil && n > count {
+			s = nfs4.OK
+		}
 		switch s {
 		case nfs4.ErrDelay, nfs4.ErrGrace, nfs4.ErrLayoutTryLater, nfs4.ErrRecallConflict, nfs4.ErrReturnConflict:
 		default:
@@ -301,6 +353,7 @@ func (l *life) recover() error {
 			return err
 		}
 		if changed {
+			l.w.judge.late(l, had, false)
 			l.w.judge.freeze(l, had)
 			err = l.reclaim()
 		}
@@ -322,6 +375,9 @@ func (l *life) reclaim() error {
 		if err := f.reclaim(); err != nil {
 			return err
 		}
+	}
+	if err := l.reclaimDelegs(); err != nil {
+		return err
 	}
 	s, err := l.ask("RECLAIM_COMPLETE", client.Op{Num: nfs4.OpReclaimComplete, Args: &nfs4.ReclaimCompleteArgs{}})
 	for err == nil && s == nfs4.ErrDelay {
@@ -357,11 +413,44 @@ func (l *life) mount() error {
 	return nil
 }
 
+// returnAll returns every layout at once, in one of the two ways (RFC 8881
+// section 18.44).
+func (l *life) returnAll() error {
+	for _, f := range l.openFiles() {
+		if _, err := f.flush(); err != nil {
+			return err
+		}
+		if err := f.tellSize(); err != nil {
+			return err
+		}
+		f.dropLayout()
+	}
+	kind := uint32(nfs4.LayoutReturnAll)
+	if l.rnd.IntN(2) == 0 {
+		kind = nfs4.LayoutReturnFSID
+	}
+	s, err := l.ask("LAYOUTRETURN of all", putFH(l.shared), client.Op{Num: nfs4.OpLayoutReturn, Args: &nfs4.LayoutReturnArgs{
+		LayoutType: nfs4.LayoutFiles, IOMode: nfs4.IOModeAny, Return: nfs4.LayoutReturn{Kind: kind},
+	}, Res: &nfs4.LayoutReturnRes{}})
+	if err == nil && s != nfs4.OK && s != nfs4.ErrDelay && s != nfs4.ErrGrace {
+		return l.unexpected("LAYOUTRETURN of all", s)
+	}
+	l.w.judge.count("LAYOUTRETURN of all")
+	return err
+}
+
 // closeAll gives back what the client holds.
 func (l *life) closeAll() error {
 	for _, f := range l.openFiles() {
 		for f.isOpen() {
 			if err := f.close(); err != nil {
+				return err
+			}
+		}
+	}
+	for _, d := range l.allDelegs() {
+		for l.delegOf(d.truth) == d {
+			if err := l.giveBack(d); err != nil {
 				return err
 			}
 		}

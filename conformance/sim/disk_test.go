@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -19,6 +20,7 @@ import (
 // metaDisk is the metadata server's disk: commits take time, and one that a
 // crash interrupts is there or not, as the seed has it.
 type metaDisk struct {
+	w   *world
 	mu  sync.Mutex
 	mem *storetest.Mem
 	rnd *rand.Rand
@@ -56,6 +58,8 @@ func (h *head) Snapshot() (mdstore.Snapshot, error) {
 
 // Commit implements store.Backend.
 func (h *head) Commit(batch []mdstore.Write) error {
+	h.w.point("commit")
+	defer h.w.point("commit done")
 	h.mu.Lock()
 	wait := time.Duration(100+h.rnd.IntN(3000)) * time.Microsecond
 	stays := h.rnd.IntN(2) == 0
@@ -143,6 +147,9 @@ type mounted struct {
 }
 
 var errUnmounted = errors.Join(store.ErrClosed, errors.New("the process died"))
+
+// name names a point in what a data server does.
+func (d *disk) name(point string) string { return fmt.Sprintf("ds%d %s", d.id, point) }
 
 func (d *disk) open() mounted {
 	d.mu.Lock()
@@ -233,6 +240,8 @@ func (m mounted) WriteAt(obj layout.Object, p []byte, off int64) (int, error) {
 }
 
 func (m mounted) Sync(obj layout.Object) error {
+	m.w.point(m.name("sync"))
+	defer m.w.point(m.name("sync done"))
 	if err := m.begin(); err != nil {
 		return err
 	}

@@ -282,6 +282,7 @@ func (d *dataServer) order(ctx context.Context, from *mdsProcess, cmds []control
 		default:
 		}
 		acks[i] = a.ds.do(c)
+		d.w.point(d.disk.name("order done"))
 		d.w.log(d.name, "%v client %x object %v epoch %d size %d: %v", c.Kind, uint64(c.Client), c.Object, c.Epoch, c.Size, acks[i].Status)
 	}
 	<-a.ds.turn

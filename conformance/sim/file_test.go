@@ -11,11 +11,14 @@ import (
 // openFile is a file that a client has open, with what it holds there: a lock,
 // a layout, and data that it has not committed.
 type openFile struct {
-	l      *life
-	fh     nfs4.FH
-	truth  *truth
-	name   string
-	owner  []byte
+	l     *life
+	fh    nfs4.FH
+	truth *truth
+	name  string
+	base  string // by which it was opened
+	owner []byte
+	// local: opened under a delegation, and the server does not know.
+	local  bool
 	id     nfs4.Stateid
 	access uint32
 	share  *hold
@@ -42,9 +45,12 @@ func (l *life) openShared() error {
 	if len(l.openFiles()) >= 3 {
 		return nil
 	}
+	if l.rnd.IntN(2) == 0 && l.openByItself() {
+		return nil
+	}
 	name := fmt.Sprintf("f%d", l.rnd.IntN(2))
 	l.owners++
-	f := &openFile{l: l, name: name, owner: fmt.Appendf(nil, "%s-%d", l.name, l.owners), dirty: map[int]*dirtyCell{}}
+	f := &openFile{l: l, name: name, base: name, owner: fmt.Appendf(nil, "%s-%d", l.name, l.owners), dirty: map[int]*dirtyCell{}}
 	f.access = nfs4.ShareAccessBoth
 	if l.rnd.IntN(4) == 0 {
 		f.access = nfs4.ShareAccessRead
@@ -55,11 +61,16 @@ func (l *life) openShared() error {
 	}
 	var fh nfs4.GetFHRes
 	var r nfs4.OpenRes
-	s, err := l.ask(fmt.Sprintf("OPEN %s access %d deny %d", name, f.access, deny), putFH(l.shared), client.Op{Num: nfs4.OpOpen, Args: &nfs4.OpenArgs{
-		ShareAccess: f.access | nfs4.WantNoDeleg, ShareDeny: deny, Owner: nfs4.OpenOwner{Owner: f.owner},
+	var attrs nfs4.GetattrRes
+	l.setOpening(true)
+	defer l.setOpening(false)
+	l.w.judge.wantedName(name, l)
+	s, err := l.askAll(3, fmt.Sprintf("OPEN %s access %d deny %d", name, f.access, deny), putFH(l.shared), client.Op{Num: nfs4.OpOpen, Args: &nfs4.OpenArgs{
+		ShareAccess: f.access | l.wants(), ShareDeny: deny, Owner: nfs4.OpenOwner{Owner: f.owner},
 		How:   nfs4.OpenHow{OpenType: nfs4.OpenCreate, CreateHow: nfs4.CreateHow{Mode: nfs4.CreateUnchecked, Attrs: mode(0o666)}},
 		Claim: nfs4.OpenClaim{Type: nfs4.ClaimNull, Name: []byte(name)},
-	}, Res: &r}, getFH(&fh))
+	}, Res: &r}, getFH(&fh), getattr(&attrs, nfs4.AttrChange, nfs4.AttrSize))
+	l.w.judge.wantedName(name, l)
 	if err != nil {
 		return err
 	}
@@ -74,6 +85,7 @@ func (l *life) openShared() error {
 	}
 	f.fh, f.id, f.truth = fh.Object, r.Stateid, l.w.judge.file(fh.Object)
 	f.name = fmt.Sprintf("%s:%d", name, f.truth.obj.Inode)
+	l.w.judge.named(f.truth, name)
 	twice := false
 	for _, o := range l.openFiles() {
 		twice = twice || o.truth == f.truth
@@ -83,6 +95,7 @@ func (l *life) openShared() error {
 	l.mu.Lock()
 	l.files = append(l.files, f)
 	l.mu.Unlock()
+	l.given(f, name, &r.Delegation, &attrs.ObjAttributes)
 	if twice {
 		return f.close() // a layout belongs to client and file, not to one of two opens
 	}
@@ -147,7 +160,16 @@ func (f *openFile) settled(what string, s nfs4.Status, err error, also ...nfs4.S
 		return false, err
 	case s == nfs4.OK:
 		f.l.w.judge.count(what)
+		if what == "LOCK" || what == "SETATTR" {
+			f.l.w.judge.honoured(what, f.share, f.l.askedAt)
+		}
 		return true, nil
+	case stateLost(s) && f.local:
+		if d := f.l.delegOf(f.truth); d != nil {
+			return false, f.l.lostDeleg(d, s)
+		}
+		f.lost(s)
+		return false, nil
 	case stateLost(s):
 		f.lost(s)
 		return false, nil
@@ -176,6 +198,18 @@ func (f *openFile) takeLock() error {
 	if f.l.rnd.IntN(3) == 0 {
 		h.from, h.to = 0, math.MaxUint64
 	}
+	if d := f.writer(); d != nil && !d.recalled && f.l.w.judge.stands(d.hold) && (f.local || f.l.rnd.IntN(3) > 0) {
+		h.under = d.hold
+		f.l.log("locks %s by itself, [%d,%d) exclusive %t", f.name, h.from, h.to, h.exclusive)
+		f.l.w.judge.count("lock by itself")
+		f.lock = f.l.w.judge.acquire(h)
+		return nil
+	}
+	if f.local {
+		return nil // it would have to claim its open first
+	}
+	f.l.w.judge.wanted(f.truth, f.l)
+	defer f.l.w.judge.wanted(f.truth, f.l)
 	a, r := f.lockArgs(h, false), nfs4.LockRes{}
 	s, err := f.l.ask(fmt.Sprintf("LOCK %s [%d,%d) exclusive %t", f.name, h.from, h.to, h.exclusive),
 		putFH(f.fh), client.Op{Num: nfs4.OpLock, Args: a, Res: &r})
@@ -209,12 +243,18 @@ func (f *openFile) unlock() error {
 	if f.lock == nil {
 		return nil
 	}
-	if f.l.rnd.IntN(4) > 0 {
+	if f.lock.under != nil || f.l.rnd.IntN(4) > 0 {
 		if ok, err := f.flush(); !ok {
 			return err
 		}
 	}
 	if f.lock == nil {
+		return nil
+	}
+	if h := f.lock; h.under != nil {
+		f.l.log("unlocks %s by itself", f.name)
+		f.l.w.judge.release(h)
+		f.lock, f.dirty = nil, map[int]*dirtyCell{}
 		return nil
 	}
 	h := f.lock
@@ -243,19 +283,26 @@ func (f *openFile) close() error {
 			return err
 		}
 	}
-	if !f.isOpen() {
-		return nil
+	if !f.isOpen() || f.lock != nil && f.lock.under != nil {
+		return nil // gone, or it has to be told first what was done
 	}
 	var err error
 	if f.l.rnd.IntN(4) > 0 {
 		err = f.returnLayout()
 	} else {
 		err = f.tellSize() // and the layout is forgotten
+		f.l.leaves()
 	}
 	if err != nil {
 		return err
 	}
 	f.dropLayout()
+	if f.local {
+		f.l.log("closes %s by itself", f.name)
+		f.l.w.judge.release(f.share)
+		f.gone()
+		return nil
+	}
 	f.closing = true
 	f.l.w.judge.release(f.share)
 	if f.lock != nil { // what was written is not committed; CLOSE unlocks
@@ -290,13 +337,19 @@ func (f *openFile) truncate() error {
 	f.l.w.judge.truncating(h, size)
 	f.cutting = true
 	defer func() { f.cutting = false }()
+	f.l.w.judge.wanted(f.truth, f.l)
+	defer f.l.w.judge.wanted(f.truth, f.l)
+	at := f.l.w.now()
 	for f.isOpen() && f.lock == h {
 		s, err := f.l.ask(fmt.Sprintf("SETATTR %s size %d", f.name, size), putFH(f.fh), client.Op{Num: nfs4.OpSetattr, Args: &nfs4.SetattrArgs{
-			Stateid: newest(f.id), ObjAttributes: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize), Size: size},
+			Stateid: f.stateid(), ObjAttributes: nfs4.Attrs{Mask: nfs4.BitmapOf(nfs4.AttrSize), Size: size},
 		}, Res: &nfs4.SetattrRes{}})
 		ok, err := f.settled("SETATTR", s, err)
 		if ok {
 			f.l.w.judge.truncated(h, size)
+			f.l.w.judge.told(f.truth, f.l.askedAt)
+			f.l.w.judge.alone("SETATTR of the size", f.l, f.truth, at, true)
+			f.cut(size)
 		}
 		if ok || err != nil {
 			return err
@@ -331,6 +384,13 @@ func (f *openFile) stat() error {
 // the file.
 func (l *life) removeShared() error {
 	name := fmt.Sprintf("f%d", l.rnd.IntN(2))
+	l.w.judge.wantedName(name, l)
+	defer l.w.judge.wantedName(name, l)
+	for _, d := range l.allDelegs() {
+		if d.base == name {
+			d.base = "" // it cannot be claimed by that any more
+		}
+	}
 	s, err := l.ask("REMOVE "+name, putFH(l.shared), remove(name, &nfs4.RemoveRes{}))
 	switch {
 	case err != nil:
@@ -348,22 +408,37 @@ func (f *openFile) reclaim() error {
 		return nil
 	}
 	var r nfs4.OpenRes
-	s, err := f.l.ask("reclaims "+f.name, putFH(f.fh), client.Op{Num: nfs4.OpOpen, Args: &nfs4.OpenArgs{
+	var attrs nfs4.GetattrRes
+	d, had := f.l.delegOf(f.truth), nfs4.DelegateNone
+	switch {
+	case d != nil && d.write:
+		had = nfs4.DelegateWrite
+	case d != nil:
+		had = nfs4.DelegateRead
+	}
+	f.l.setOpening(true)
+	defer f.l.setOpening(false)
+	s, err := f.l.askAll(2, fmt.Sprintf("reclaims %s, delegation %d,", f.name, had), putFH(f.fh), client.Op{Num: nfs4.OpOpen, Args: &nfs4.OpenArgs{
 		ShareAccess: f.access | nfs4.WantNoDeleg, ShareDeny: f.share.deny, Owner: nfs4.OpenOwner{Owner: f.owner},
-		Claim: nfs4.OpenClaim{Type: nfs4.ClaimPrevious, PrevDelegType: nfs4.DelegateNone},
-	}, Res: &r})
+		Claim: nfs4.OpenClaim{Type: nfs4.ClaimPrevious, PrevDelegType: had},
+	}, Res: &r}, getattr(&attrs, nfs4.AttrChange, nfs4.AttrSize))
 	if err != nil {
 		return err
 	}
 	if s != nfs4.OK {
+		if d != nil {
+			f.local = true // it goes with the delegation
+			return f.l.lostDeleg(d, s)
+		}
 		f.lost(s)
 		return nil
 	}
+	f.delegReclaimed(d, &r, &attrs.ObjAttributes)
 	f.l.w.judge.count("reclaim")
 	f.id = r.Stateid
 	f.l.w.judge.reclaimed(f.share)
 	f.hasID = false
-	if f.lock == nil {
+	if f.lock == nil || f.lock.under != nil {
 		return nil
 	}
 	var lr nfs4.LockRes
@@ -378,4 +453,21 @@ func (f *openFile) reclaim() error {
 	f.lockID, f.hasID = lr.LockStateid, true
 	f.l.w.judge.reclaimed(f.lock)
 	return nil
+}
+
+// stateid is the one under which the client uses the file.
+func (f *openFile) stateid() nfs4.Stateid {
+	if d := f.l.delegOf(f.truth); f.local && d != nil {
+		return newest(d.id)
+	}
+	return newest(f.id)
+}
+
+// cut notes a truncation where the client has the file delegated.
+func (f *openFile) cut(size uint64) {
+	if d := f.writer(); d != nil {
+		f.l.mu.Lock()
+		d.size = size
+		f.l.mu.Unlock()
+	}
 }

@@ -20,6 +20,10 @@ type judge struct {
 	holds  []*hold
 	writes []*write // by tag, the first is 1
 	seen   map[string]int
+	// recalls is when a delegation or a layout was first asked for.
+	recalls map[[12]byte]time.Time
+	// wants is when clients last asked for something of a file, by its name.
+	wants map[string]map[*life]time.Time
 }
 
 // truth is what is known of one file.
@@ -28,6 +32,16 @@ type truth struct {
 	cell   [cells]cellTruth
 	lo, hi uint64 // bounds of the size
 	change uint64 // the highest that anybody saw
+	base   string // the name by which it was opened first
+	cuts   int    // truncations that began or ended
+
+	// told is when the last change was sent that the server acknowledged, own
+	// when the last was made that by made by itself, under a delegation, and
+	// ownEnd how long the file was by then.
+	told, own time.Duration
+	by        *hold
+	ownEnd    uint64
+	shown     map[uint64]time.Duration // by change attribute: when it was seen first
 }
 
 // cellTruth is what a cell may hold, by tags; 0 is a hole.
@@ -47,12 +61,18 @@ type write struct {
 	cell int
 }
 
-// hold is an open or a lock that a client was granted.
+// hold is an open, a lock, a delegation or a layout that a client was granted.
 type hold struct {
 	life         *life
 	file         *truth
 	lock         bool
-	access, deny uint32 // of an open
+	deleg        bool
+	layout       bool
+	other        [12]byte // of the stateid of a delegation or layout
+	under        *hold    // the delegation under which the client granted it to itself
+	since        time.Duration
+	supersededAt time.Duration
+	access, deny uint32 // of an open; of a delegation or layout READ or BOTH
 	from, to     uint64 // of a lock: bytes
 	exclusive    bool
 	mdsStart     uint64    // in which it was granted or reclaimed
@@ -62,7 +82,12 @@ type hold struct {
 }
 
 func (h *hold) String() string {
-	if h.lock {
+	switch {
+	case h.deleg:
+		return fmt.Sprintf("%s's delegation of %v, access %d", h.life.name, h.file.obj, h.access)
+	case h.layout:
+		return fmt.Sprintf("%s's layout of %v, access %d", h.life.name, h.file.obj, h.access)
+	case h.lock:
 		return fmt.Sprintf("%s's lock of [%d,%d) of %v, exclusive %t", h.life.name, h.from, h.to, h.file.obj, h.exclusive)
 	}
 	return fmt.Sprintf("%s's open of %v, access %d deny %d", h.life.name, h.file.obj, h.access, h.deny)
@@ -73,7 +98,8 @@ func newJudge(w *world) *judge {
 	if err != nil {
 		panic(err)
 	}
-	return &judge{w: w, keys: keys, files: map[layout.Object]*truth{}, writes: []*write{nil}, seen: map[string]int{}}
+	return &judge{w: w, keys: keys, files: map[layout.Object]*truth{}, writes: []*write{nil}, seen: map[string]int{},
+		recalls: map[[12]byte]time.Time{}, wants: map[string]map[*life]time.Time{}}
 }
 
 // count notes that something was tried with success: a run that does nothing
@@ -98,7 +124,7 @@ func (j *judge) file(fh nfs4.FH) *truth {
 func (j *judge) ofObject(obj layout.Object) *truth {
 	f := j.files[obj]
 	if f == nil {
-		f = &truth{obj: obj}
+		f = &truth{obj: obj, shown: map[uint64]time.Duration{}}
 		for i := range f.cell {
 			f.cell[i].may, f.cell[i].back = map[uint64]bool{0: true}, map[uint64]bool{0: true}
 		}
@@ -111,7 +137,15 @@ func (j *judge) ofObject(obj layout.Object) *truth {
 
 func (h *hold) conflicts(o *hold) bool {
 	switch {
-	case h.file != o.file || h.lock != o.lock:
+	case h.file != o.file || h.layout || o.layout:
+		return false
+	case h.deleg && o.deleg:
+		return h.life != o.life && (h.access|o.access)&nfs4.ShareAccessWrite != 0
+	case h.deleg:
+		return h.bars(o)
+	case o.deleg:
+		return o.bars(h)
+	case h.lock != o.lock, h.life == o.life && (h.under != nil || o.under != nil):
 		return false
 	case h.lock:
 		return (h.exclusive || o.exclusive) && h.from < o.to && o.from < h.to
@@ -119,9 +153,32 @@ func (h *hold) conflicts(o *hold) bool {
 	return h.access&o.deny|h.deny&o.access != 0
 }
 
-// stands says whether the holder has a right to think that it holds it.
+// bars says whether a delegation must not be there along with another client's
+// open (RFC 8881 section 10.4).
+func (h *hold) bars(o *hold) bool {
+	if o.lock || o.life == h.life {
+		return false
+	}
+	return h.access&nfs4.ShareAccessWrite != 0 || o.access&nfs4.ShareAccessWrite != 0 || o.deny&nfs4.ShareDenyRead != 0
+}
+
+// overdue says whether it was not returned a lease after it was asked for, so that
+// it may be gone. The judge's mu is held.
+func (h *hold) overdue() bool {
+	at, ok := h.life.w.judge.recalls[h.other]
+	return ok && (h.deleg || h.layout) && !time.Now().Before(at.Add(lease))
+}
+
+// stands says whether the holder has a right to think that it holds it. The
+// judge's mu is held.
 func (h *hold) stands() bool {
 	now := time.Now()
+	if h.under != nil {
+		return !h.released && h.superseded == nil && h.under.stands()
+	}
+	if h.overdue() {
+		return false
+	}
 	return !h.released && h.superseded == nil && now.Before(h.life.leaseEnd()) && (h.until.IsZero() || now.Before(h.until))
 }
 
@@ -129,16 +186,20 @@ func (h *hold) stands() bool {
 func (j *judge) acquire(h *hold) *hold {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	h.mdsStart = j.w.mds.started()
+	h.mdsStart, h.since = j.w.mds.started(), j.w.now()
 	for _, o := range j.holds {
-		if !h.conflicts(o) {
+		if o.released && !o.lock || !h.conflicts(o) {
 			continue
 		}
-		if o.stands() {
+		switch {
+		case h.overdue(), h.under != nil && !h.under.stands(): // it was taken back before it came here
+			h.superseded, h.supersededAt = o, j.w.now()
+			continue
+		case o.stands():
 			j.w.fail("two holders: %v was granted while there is %v, whose lease ends at %v", h, o, o.life.leaseEnd().Sub(j.w.start))
 		}
 		if o.superseded == nil {
-			o.superseded = h
+			o.superseded, o.supersededAt = h, j.w.now()
 		}
 	}
 	j.holds = append(j.holds, h)
@@ -178,8 +239,12 @@ func (j *judge) reclaimed(h *hold) {
 func (j *judge) lost(h *hold, why nfs4.Status) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if h.stands() && h.until.IsZero() && h.mdsStart == j.w.mds.started() {
+	switch {
+	case h.released || h.under != nil || h.deleg || h.layout:
+	case h.stands() && h.until.IsZero() && h.mdsStart == j.w.mds.started():
 		j.w.fail("%v is lost (%v) though its lease goes until %v", h, why, h.life.leaseEnd().Sub(j.w.start))
+	case j.unjust(h):
+		j.w.fail("%v is lost (%v) though nobody wanted what its client holds", h, why)
 	}
 	h.released = true
 }
@@ -215,15 +280,23 @@ type glance struct {
 	lo      uint64 // the least size
 	change  uint64
 	inPlace *hold // what was granted in the place of the hold under which it is asked
+
+	cuts      int
+	told, own time.Duration
+	by        *hold
+	ownEnd    uint64
 }
 
 // before is the glance at a cell before a request under h, which may be nil.
 func (j *judge) before(f *truth, cell int, h *hold) glance {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	g := glance{crashes: f.cell[cell].crashes, lo: f.lo, change: f.change}
+	g := glance{
+		crashes: f.cell[cell].crashes, lo: f.lo, change: f.change,
+		cuts: f.cuts, told: f.told, own: f.own, by: f.by, ownEnd: f.ownEnd,
+	}
 	if h != nil {
-		g.inPlace = h.superseded
+		g.inPlace = h.inPlace()
 	}
 	return g
 }
@@ -241,7 +314,7 @@ func (j *judge) reachesDisk(ds layout.DSID, obj layout.Object, p []byte, off int
 	if wr.file.obj != obj || wr.cell != int(off/unit) {
 		j.w.fail("WRITE of %d in %v reaches %d of %v", wr.cell*unit, wr.file.obj, off, obj)
 	}
-	if s := wr.by.superseded; s != nil {
+	if s := wr.by.inPlace(); s != nil {
 		j.w.fail("not fenced: bytes under %v reach %d of ds%d after %v was granted", wr.by, off, ds, s)
 	}
 	wr.file.cell[wr.cell].ds = ds
@@ -270,7 +343,7 @@ func (j *judge) written(wr *write, g glance) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	c := &wr.file.cell[wr.cell]
-	if wr.by.superseded == nil && c.crashes == g.crashes {
+	if wr.by.inPlace() == nil && c.crashes == g.crashes {
 		c.may = map[uint64]bool{wr.tag: true}
 	}
 }
@@ -279,7 +352,7 @@ func (j *judge) written(wr *write, g glance) {
 func (j *judge) stable(wr *write) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if wr.by.superseded == nil {
+	if wr.by.inPlace() == nil {
 		c := &wr.file.cell[wr.cell]
 		c.may, c.back = map[uint64]bool{wr.tag: true}, map[uint64]bool{wr.tag: true}
 	}
@@ -312,7 +385,7 @@ func (j *judge) read(h *hold, cell int, tag uint64, end bool, g glance) {
 func (j *judge) grew(h *hold, size uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if h.superseded == nil {
+	if h.inPlace() == nil {
 		h.file.lo, h.file.hi = max(h.file.lo, size), max(h.file.hi, size)
 	}
 }
@@ -322,6 +395,8 @@ func (j *judge) truncating(h *hold, size uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	h.file.lo, h.file.hi = min(h.file.lo, size), max(h.file.hi, size)
+	h.file.cuts++
+	h.file.ownEnd = min(h.file.ownEnd, size)
 	for i := int(size / unit); i < cells; i++ {
 		h.file.cell[i].may[0], h.file.cell[i].back[0] = true, true
 	}
@@ -330,10 +405,11 @@ func (j *judge) truncating(h *hold, size uint64) {
 func (j *judge) truncated(h *hold, size uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if h.superseded != nil {
+	if h.inPlace() != nil {
 		return
 	}
 	h.file.lo, h.file.hi = size, size
+	h.file.cuts++
 	for i := int(size / unit); i < cells; i++ {
 		c := &h.file.cell[i]
 		c.may, c.back = map[uint64]bool{0: true}, map[uint64]bool{0: true}

@@ -19,6 +19,7 @@ type plan struct {
 	mode nfs4.IOMode
 	body layout.Layout
 	ds   []layout.DSID
+	hold *hold
 }
 
 // dirtyCell is a cell that was written and not committed.
@@ -46,7 +47,7 @@ func (f *openFile) needLayout(mode nfs4.IOMode) (*plan, error) {
 		l.mu.Unlock()
 	}()
 	a := &nfs4.LayoutGetArgs{
-		LayoutType: nfs4.LayoutFiles, IOMode: mode, Length: nfs4.LengthToEnd, MinLength: unit, Stateid: newest(f.id), MaxCount: 4096,
+		LayoutType: nfs4.LayoutFiles, IOMode: mode, Length: nfs4.LengthToEnd, MinLength: unit, Stateid: f.stateid(), MaxCount: 4096,
 	}
 	if have != nil {
 		a.Stateid = have.id
@@ -54,6 +55,14 @@ func (f *openFile) needLayout(mode nfs4.IOMode) (*plan, error) {
 	var r nfs4.LayoutGetRes
 	_, s, err := l.mds.call(putFH(f.fh), client.Op{Num: nfs4.OpLayoutGet, Args: a, Res: &r})
 	l.log("LAYOUTGET %s mode %d with %v: %v %v", f.name, mode, a.Stateid, s, errText(err))
+	if err == nil {
+		// What a revoked delegation stood for must not be written under an open
+		// that still stands.
+		held := f.lock
+		if err = l.testDelegs(); err == nil && f.lock != held {
+			return nil, nil
+		}
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -62,8 +71,8 @@ func (f *openFile) needLayout(mode nfs4.IOMode) (*plan, error) {
 		f.dropLayout() // revoked; the open will do next time
 		return nil, nil
 	case stateLost(s):
-		f.lost(s)
-		return nil, nil
+		_, err := f.settled("LAYOUTGET", s, nil)
+		return nil, err
 	case slices.Contains([]nfs4.Status{
 		nfs4.ErrDelay, nfs4.ErrGrace, nfs4.ErrLayoutTryLater, nfs4.ErrRecallConflict, nfs4.ErrReturnConflict, nfs4.ErrLayoutUnavailable,
 	}, s):
@@ -82,6 +91,12 @@ func (f *openFile) gotLayout(r *nfs4.LayoutGetRes) (*plan, error) {
 		f.l.w.fail("layout: %v", err)
 		return nil, errOver
 	}
+	p.hold = &hold{life: f.l, file: f.truth, layout: true, access: nfs4.ShareAccessRead, other: p.id.Other}
+	if p.mode == nfs4.IOModeRW {
+		p.hold.access = nfs4.ShareAccessBoth
+	}
+	f.dropLayout()
+	f.l.w.judge.acquire(p.hold)
 	f.l.mu.Lock()
 	f.layout, f.recalled = p, false
 	f.l.mu.Unlock()
@@ -135,6 +150,9 @@ func (f *openFile) unused() {
 func (f *openFile) dropLayout() {
 	f.l.mu.Lock()
 	defer f.l.mu.Unlock()
+	if f.layout != nil {
+		f.l.w.judge.release(f.layout.hold)
+	}
 	f.layout, f.recalled, f.using = nil, false, false
 }
 
@@ -159,6 +177,7 @@ func (f *openFile) returnLayout() error {
 	if p == nil {
 		return nil
 	}
+	f.l.w.judge.release(p.hold)
 	s, err := f.l.ask("LAYOUTRETURN "+f.name, putFH(f.fh), client.Op{Num: nfs4.OpLayoutReturn, Args: &nfs4.LayoutReturnArgs{
 		LayoutType: nfs4.LayoutFiles, IOMode: nfs4.IOModeAny,
 		Return: nfs4.LayoutReturn{Kind: nfs4.LayoutReturnFile, File: nfs4.LayoutReturnRange{Length: nfs4.LengthToEnd, Stateid: p.id}},
@@ -207,7 +226,9 @@ func (f *openFile) io(p *plan, ds layout.DSID, fh nfs4.FH, op client.Op) (done b
 				return false, err
 			}
 		case s == nfs4.OK:
-			if g.inPlace != nil {
+			// What was read under a delegation is of no use once that is lost, but
+			// only layouts to write are fenced along with it.
+			if g.inPlace != nil && (op.Num != nfs4.OpRead || h.under == nil) {
 				f.l.w.fail("not fenced: %v at ds%d under %v was sent after %v was granted", op.Num, ds, h, g.inPlace)
 			}
 			return true, nil
@@ -244,6 +265,11 @@ func (f *openFile) write() error {
 	}
 	for _, cell := range f.someCells() {
 		f.dirty[cell] = &dirtyCell{write: f.l.w.judge.begin(f.lock, cell)}
+		f.grew(cell)
+	}
+	if f.writer() != nil && f.l.rnd.IntN(2) == 0 {
+		f.l.w.judge.count("write that is cached")
+		return nil
 	}
 	if sent, err := f.sendDirty(); !sent {
 		return err
@@ -265,6 +291,7 @@ func (f *openFile) burst() error {
 		}
 		for _, cell := range f.someCells() {
 			f.dirty[cell] = &dirtyCell{write: f.l.w.judge.begin(h, cell)}
+			f.grew(cell)
 		}
 		if sent, err := f.sendDirty(); !sent {
 			return err
@@ -296,7 +323,7 @@ func (f *openFile) sendDirty() (bool, error) {
 		var r nfs4.WriteRes
 		g := f.l.w.judge.before(f.truth, cell, f.lock)
 		done, err := f.io(p, ds, fh, client.Op{Num: nfs4.OpWrite, Args: &nfs4.WriteArgs{
-			Stateid: newest(f.id), Offset: uint64(cell) * unit, Stable: how, Data: content(d.tag),
+			Stateid: f.stateid(), Offset: uint64(cell) * unit, Stable: how, Data: content(d.tag),
 		}, Res: &r})
 		f.unused()
 		if !done {
@@ -365,9 +392,10 @@ func (l *life) writeOn() error {
 		return nil
 	}
 	h, wr, g := f.lock, l.w.judge.begin(f.lock, cell), l.w.judge.before(f.truth, cell, f.lock)
+	f.grew(cell)
 	l.log("writes %d to cell %d of %s meanwhile", wr.tag, cell, f.name)
 	_, s, err := srv.call(putFH(fh), client.Op{Num: nfs4.OpWrite, Args: &nfs4.WriteArgs{
-		Stateid: newest(f.id), Offset: uint64(cell) * unit, Data: content(wr.tag),
+		Stateid: f.stateid(), Offset: uint64(cell) * unit, Data: content(wr.tag),
 	}, Res: &nfs4.WriteRes{}})
 	l.log("WRITE at ds%d of %s: %v %v", ds, f.name, s, errText(err))
 	switch {
@@ -486,6 +514,8 @@ func (f *openFile) layoutCommit() (bool, error) {
 		f.l.mu.Lock()
 		f.grown = 0
 		f.l.mu.Unlock()
+		f.told()
+		f.l.w.judge.told(f.truth, f.l.askedAt)
 		return true, nil
 	case stateLost(s): // revoked, and the server has looked for itself
 		f.dropLayout()
@@ -531,7 +561,7 @@ func (f *openFile) readCell(p *plan, cell int) error {
 	ds, fh := p.at(cell)
 	var r nfs4.ReadRes
 	done, err := f.io(p, ds, fh, client.Op{Num: nfs4.OpRead, Args: &nfs4.ReadArgs{
-		Stateid: newest(f.id), Offset: uint64(cell) * unit, Count: unit,
+		Stateid: f.stateid(), Offset: uint64(cell) * unit, Count: unit,
 	}, Res: &r})
 	if !done {
 		return err

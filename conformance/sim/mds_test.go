@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -40,6 +39,7 @@ type mds struct {
 	ever   map[string]bool // clients that were on record at some start
 	// starting says that it is about to be up. A kill does not stop that.
 	starting bool
+	ended    bool // the world is over
 }
 
 // mdsProcess is the metadata server from a start to the next crash: the parts
@@ -62,7 +62,7 @@ type mdsProcess struct {
 }
 
 func newMDS(w *world) *mds {
-	return &mds{w: w, ever: map[string]bool{}, disk: metaDisk{mem: &storetest.Mem{}, rnd: w.dice("mds disk"), lies: w.fault == forgetfulStore}}
+	return &mds{w: w, ever: map[string]bool{}, disk: metaDisk{w: w, mem: &storetest.Mem{}, rnd: w.dice("mds disk"), lies: w.fault == forgetfulStore}}
 }
 
 // process returns the server that runs, or nil.
@@ -75,7 +75,7 @@ func (m *mds) process() *mdsProcess {
 // up starts the server if it is down.
 func (m *mds) up() {
 	m.mu.Lock()
-	if m.now != nil || m.starting {
+	if m.now != nil || m.starting || m.ended {
 		m.mu.Unlock()
 		return
 	}
@@ -91,7 +91,19 @@ func (m *mds) up() {
 	m.w.log("mds", "starts, time %d", m.starts)
 	m.mu.Lock()
 	m.now, m.starting = p, false
+	ended := m.ended
 	m.mu.Unlock()
+	if ended {
+		m.kill()
+	}
+}
+
+// halt ends the machine for good.
+func (m *mds) halt() {
+	m.mu.Lock()
+	m.ended = true
+	m.mu.Unlock()
+	m.kill()
 }
 
 // kill is a crash: nothing of the process gets out or to the disk any more.
@@ -111,7 +123,7 @@ func (m *mds) kill() {
 }
 
 // boot reads the service from the store, or makes it, as package mds does.
-func (m *mds) boot(st store.Store) (rec ns.ServiceRecord, keys *layout.Keyring, v *ns.Volume, names []string, old map[string][]nfs4.ClientID, err error) {
+func (m *mds) boot(st store.Store) (rec ns.ServiceRecord, keys *layout.Keyring, v *ns.Volume, names map[string]bool, old map[string][]nfs4.ClientID, err error) {
 	var c ns.Cluster
 	err = st.Update(context.Background(), func(tx store.Tx) (err error) {
 		if rec, err = c.Service(tx); err != nil {
@@ -141,10 +153,10 @@ func (m *mds) boot(st store.Store) (rec ns.ServiceRecord, keys *layout.Keyring, 
 	case noRecord:
 		names = nil
 	case longRecord:
-		for _, name := range names {
-			m.ever[name] = true
+		for name, may := range names {
+			m.ever[name] = m.ever[name] || may
 		}
-		names = slices.Sorted(maps.Keys(m.ever))
+		names = maps.Clone(m.ever)
 	}
 	return rec, keys, v, names, old, err
 }
@@ -179,11 +191,9 @@ func (m *mds) start() (*mdsProcess, error) {
 		return nil, err
 	}
 	p.outbox = outbox.New(outbox.Config{Store: p.store, Sender: orders{p}, Ready: p.fleet.Ready, Log: log})
-	many := state.Counts{Clients: 100, Opens: 1000, Owners: 1000, Locks: 1000, Layouts: 1000}
+	many := state.Counts{Clients: 100, Opens: 1000, Owners: 1000, Locks: 1000, Layouts: 1000, Delegs: 1000}
 	limits := state.Config{Boot: rec.Boots, Grace: grace, Recall: lease, PerClient: many, Total: many}
-	if m.w.seed%2 == 0 {
-		limits.Courtesy = 20 * time.Second
-	}
+	limits.Courtesy, limits.DelegPause = m.w.courtesy(), delegPause
 	core, err := state.New(limits, time.Now(), names)
 	if err != nil {
 		return nil, err
@@ -204,7 +214,7 @@ func (m *mds) start() (*mdsProcess, error) {
 	p.engine = compound.New(compound.Config{
 		Sessions: session.New(cfg), Hooks: p.ops.Hooks(), Log: log, Now: time.Now,
 	}, m.w.twice(p.ops.Table()))
-	p.ops.Serve(p.engine)
+	p.ops.Serve(watched{p.engine, p})
 	p.fleet.Moved = p.ops.Moved
 	return p, nil
 }
@@ -261,6 +271,29 @@ func (w *world) dialMDS(from string) *end {
 	return near
 }
 
+// delegPause is short, so that files are delegated again and again.
+const delegPause = time.Second
+
+// watched is the engine as operations call clients back through it.
+type watched struct {
+	*compound.Server
+	p *mdsProcess
+}
+
+// Callback implements op.Caller. The judge has to know what is recalled.
+func (c watched) Callback(ctx context.Context, id nfs4.ClientID, num nfs4.CBOpNum, args compound.CallbackArgs, res compound.CallbackRes) (nfs4.Status, error) {
+	switch a := args.(type) {
+	case *nfs4.CBRecallArgs:
+		c.p.w.judge.recalling(a.Stateid.Other)
+	case *nfs4.CBLayoutRecallArgs:
+		c.p.w.judge.recalling(a.Recall.Stateid.Other)
+	}
+	c.p.w.point("callback")
+	s, err := c.Server.Callback(ctx, id, num, args, res)
+	c.p.w.point("callback answered")
+	return s, err
+}
+
 // orders is the way from a metadata server process to the data servers.
 type orders struct{ p *mdsProcess }
 
@@ -271,7 +304,10 @@ func (o orders) Do(ctx context.Context, id layout.DSID, cmds ...control.Command)
 	if d == nil {
 		return nil, control.ErrDetached
 	}
-	return d.order(ctx, o.p, cmds)
+	o.p.w.point("order")
+	acks, err := d.order(ctx, o.p, cmds)
+	o.p.w.point("order answered")
+	return acks, err
 }
 
 func (w *world) server(id layout.DSID) *dataServer {

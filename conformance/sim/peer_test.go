@@ -119,7 +119,9 @@ func (p *peer) call(ops ...client.Op) (n int, s nfs4.Status, err error) {
 		}
 		if n > 1 || s == nfs4.OK {
 			if p.back {
+				p.l.w.judge.late(p.l, p.l.leaseEnd(), true)
 				p.l.renewed(sent)
+				p.l.learn(res.StatusFlags)
 			}
 			return n - 1, s, nil
 		}
@@ -244,4 +246,14 @@ func (p *peer) leave() error {
 		}
 	}
 	return nil
+}
+
+// learn reads the flags of a SEQUENCE's reply.
+func (l *life) learn(flags uint32) {
+	if flags&nfs4.SeqStatusRecallableStateRevoked == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.suspect = true
 }

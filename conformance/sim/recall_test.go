@@ -23,6 +23,7 @@ type cbAnswer struct {
 	seq    uint32
 	status nfs4.Status
 	never  bool
+	attrs  nfs4.Attrs // of CB_GETATTR, if status is OK
 }
 
 // ServeRPC answers callbacks: CB_COMPOUND with CB_SEQUENCE and a recall.
@@ -34,24 +35,36 @@ func (l *life) ServeRPC(ctx context.Context, _ *rpc.Conn, call *rpc.Call, out *r
 	first := nfs4.CBOpNum(d.Uint32())
 	seq.DecodeXDR(d)
 	num := nfs4.CBOpNum(d.Uint32())
-	var recall nfs4.CBLayoutRecallArgs
-	if num == nfs4.CBLayoutRecall {
-		recall.DecodeXDR(d)
+	var what callback
+	switch num {
+	case nfs4.CBLayoutRecall:
+		what.layout.DecodeXDR(d)
+	case nfs4.CBRecall:
+		what.recall.DecodeXDR(d)
+	case nfs4.CBGetattr:
+		what.getattr.DecodeXDR(d)
 	}
 	if d.Err() != nil || first != nfs4.CBSequence || head.NumOps != 2 || call.Prog != cbProgram {
 		l.w.fail("callback to %s makes no sense: %v, %v", l.name, first, d.Err())
 		return
 	}
-	status, never := l.sequence(&seq, num, &recall)
-	if never {
+	answer := l.sequence(&seq, num, &what)
+	if answer.never {
 		<-ctx.Done()
 		return
 	}
-	writeAnswer(&out.Enc, &seq, num, status)
+	writeAnswer(&out.Enc, &seq, num, &answer)
+}
+
+// callback is the arguments of one that the client knows.
+type callback struct {
+	layout  nfs4.CBLayoutRecallArgs
+	recall  nfs4.CBRecallArgs
+	getattr nfs4.CBGetattrArgs
 }
 
 // sequence answers a callback, once.
-func (l *life) sequence(seq *nfs4.CBSequenceArgs, num nfs4.CBOpNum, recall *nfs4.CBLayoutRecallArgs) (s nfs4.Status, never bool) {
+func (l *life) sequence(seq *nfs4.CBSequenceArgs, num nfs4.CBOpNum, what *callback) cbAnswer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slot := cbSlot{seq.SessionID, seq.SlotID}
@@ -61,15 +74,20 @@ func (l *life) sequence(seq *nfs4.CBSequenceArgs, num nfs4.CBOpNum, recall *nfs4
 		last = &cbAnswer{}
 		l.answered[slot] = last
 	case last.seq == seq.SequenceID:
-		return last.status, last.never
+		return *last
 	case last.seq > seq.SequenceID:
-		return nfs4.ErrDelay, true // an old one that took long
+		return cbAnswer{never: true} // an old one that took long
 	}
-	last.seq, last.status, last.never = seq.SequenceID, nfs4.ErrNotSupp, false
-	if num == nfs4.CBLayoutRecall {
-		last.status, last.never = l.recalled(recall)
+	*last = cbAnswer{seq: seq.SequenceID, status: nfs4.ErrNotSupp}
+	switch num {
+	case nfs4.CBLayoutRecall:
+		last.status, last.never = l.recalled(&what.layout)
+	case nfs4.CBRecall:
+		last.status, last.never = l.delegRecalled(&what.recall)
+	case nfs4.CBGetattr:
+		l.asked(&what.getattr, last)
 	}
-	return last.status, last.never
+	return *last
 }
 
 // recalled decides what to do about a recall. l.mu is held.
@@ -92,6 +110,8 @@ func (l *life) recalled(a *nfs4.CBLayoutRecallArgs) (s nfs4.Status, never bool) 
 		s = nfs4.ErrNoMatchingLayout
 	case f.layout.id.Other != a.Recall.Stateid.Other:
 		s = nfs4.ErrNoMatchingLayout // an earlier layout
+	case l.deaf:
+		s, never = nfs4.OK, x < 50
 	case x < 15:
 		s = nfs4.ErrDelay
 	case x < 25:
@@ -99,6 +119,7 @@ func (l *life) recalled(a *nfs4.CBLayoutRecallArgs) (s nfs4.Status, never bool) 
 	case x < 30:
 		s = nfs4.OK // and nothing happens
 	case x < 60 && !f.using && f.grown == 0:
+		l.w.judge.release(f.layout.hold)
 		f.layout, s = nil, nfs4.ErrNoMatchingLayout
 	default:
 		f.recalled, s = true, nfs4.OK
@@ -128,11 +149,23 @@ func (l *life) serveRecalls() error {
 			return err
 		}
 	}
+	for _, d := range l.allDelegs() {
+		l.mu.Lock()
+		due := d.recalled
+		l.mu.Unlock()
+		if !due {
+			continue
+		}
+		if err := l.giveBack(d); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // writeAnswer encodes CB_COMPOUND's result.
-func writeAnswer(e *xdr.Encoder, seq *nfs4.CBSequenceArgs, num nfs4.CBOpNum, s nfs4.Status) {
+func writeAnswer(e *xdr.Encoder, seq *nfs4.CBSequenceArgs, num nfs4.CBOpNum, a *cbAnswer) {
+	s := a.status
 	head := nfs4.CBCompoundRes{Status: s, NumRes: 2}
 	head.EncodeXDR(e)
 	e.Uint32(uint32(nfs4.CBSequence))
@@ -141,4 +174,8 @@ func writeAnswer(e *xdr.Encoder, seq *nfs4.CBSequenceArgs, num nfs4.CBOpNum, s n
 	res.EncodeXDR(e)
 	e.Uint32(uint32(num))
 	e.Uint32(uint32(s))
+	if num == nfs4.CBGetattr && s == nfs4.OK {
+		r := nfs4.CBGetattrRes{ObjAttributes: a.attrs}
+		r.EncodeXDR(e)
+	}
 }

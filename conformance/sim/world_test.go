@@ -38,6 +38,9 @@ type world struct {
 	mu     sync.Mutex
 	failed string // why the run failed, with the journal; the first counts
 	stop   chan struct{}
+
+	trapMu sync.Mutex
+	trap   *trap
 	work   sync.WaitGroup // nodes' goroutines
 }
 
@@ -98,6 +101,9 @@ func (w *world) run(t *testing.T) string {
 	w.guarded("world", func() {
 		w.prepare()
 		w.chaos(rnd)
+		w.trapMu.Lock()
+		w.trap = nil
+		w.trapMu.Unlock()
 		w.wire.heal()
 		w.log("----", "everything heals")
 		w.mds.up()
@@ -109,12 +115,18 @@ func (w *world) run(t *testing.T) string {
 	for _, c := range w.clients {
 		c.halt()
 	}
-	w.mds.kill()
+	last := w.mds.process()
+	w.mds.halt()
 	for _, d := range w.ds {
 		d.halt()
 	}
 	w.work.Wait()
 	w.wire.down("mds")
+	if w.failed == "" {
+		if left := last.census(); left != "" {
+			w.fail("everybody is gone, and there is still %s", left)
+		}
+	}
 	return w.failed
 }
 
