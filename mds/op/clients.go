@@ -203,6 +203,7 @@ func (o *Ops) forgetClient(id nfs4.ClientID) {
 			last := o.State.Forget(id)
 			gone.Idle, gone.Notify = append(gone.Idle, last.Idle...), append(gone.Notify, last.Notify...)
 		}
+		delete(o.barred, id) // a revocation may have been under way
 		for _, file := range gone.Idle {
 			delete(o.given, file)
 		}

@@ -150,7 +150,9 @@ func (o *Ops) bar(ctx context.Context, id nfs4.ClientID) nfs4.Status {
 		return nfs4.OK
 	case s == nfs4.OK && was:
 		o.mu.Lock()
-		o.barred[id] = true
+		if o.State.CountsOf(id).Delegs > 0 { // what is revoked: else the client is gone
+			o.barred[id] = true
+		}
 		o.mu.Unlock()
 	}
 	return s
