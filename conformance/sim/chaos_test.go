@@ -73,6 +73,8 @@ func (w *world) chaos(rnd *rand.Rand) {
 			w.apart(down, c.name, "mds")
 		case x < 82:
 			w.apart(down, c.name, d.name)
+		case x < 85:
+			w.recallAll([...]uint32{nfs4.LayoutReturnFSID, nfs4.LayoutReturnAll}[rnd.IntN(2)])
 		case x < 92:
 			w.apart(down, "mds", d.name)
 		case x < 95:
@@ -91,6 +93,24 @@ func (w *world) chaos(rnd *rand.Rand) {
 		}
 	}
 	w.sleep(time.Duration(rnd.Int64N(int64(3 * lease))))
+}
+
+// recallAll takes back every layout, as an administrator may.
+func (w *world) recallAll(kind uint32) {
+	p := w.mds.process()
+	if p == nil {
+		return
+	}
+	w.log("----", "all layouts are recalled")
+	var all []nfs4.ClientID
+	for _, c := range p.engine.Clients() {
+		all = append(all, c.ID)
+	}
+	w.spawn("admin", func() {
+		ctx, cancel := context.WithTimeout(p.ctx, lease)
+		defer cancel()
+		_, _ = p.ops.RecallAll(ctx, all, kind) // what is left goes on by itself
+	})
 }
 
 // mdsPoints and dsPoints are where a server may be killed.

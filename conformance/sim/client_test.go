@@ -52,6 +52,7 @@ type life struct {
 	leaving bool          // to leave when it can, guarded by mu like what follows but the lease
 	opening bool          // an OPEN is under way
 	suspect bool          // something was revoked
+	bulk    uint32        // how all layouts were asked for, 0: they were not
 	leaseMu sync.Mutex
 	lease   time.Time // until when, at least
 	leftAt  time.Time // when it last closed a file and forgot the layout
@@ -232,7 +233,7 @@ func (l *life) step() error {
 	case x >= 101:
 		return l.peek()
 	case x == 100:
-		return l.returnAll()
+		return l.returnAll([...]uint32{nfs4.LayoutReturnFSID, nfs4.LayoutReturnAll}[l.rnd.IntN(2)])
 	case x < 3:
 		return l.idle()
 	case x < 20:
@@ -415,7 +416,7 @@ func (l *life) mount() error {
 
 // returnAll returns every layout at once, in one of the two ways (RFC 8881
 // section 18.44).
-func (l *life) returnAll() error {
+func (l *life) returnAll(kind uint32) error {
 	for _, f := range l.openFiles() {
 		if _, err := f.flush(); err != nil {
 			return err
@@ -424,10 +425,6 @@ func (l *life) returnAll() error {
 			return err
 		}
 		f.dropLayout()
-	}
-	kind := uint32(nfs4.LayoutReturnAll)
-	if l.rnd.IntN(2) == 0 {
-		kind = nfs4.LayoutReturnFSID
 	}
 	s, err := l.ask("LAYOUTRETURN of all", putFH(l.shared), client.Op{Num: nfs4.OpLayoutReturn, Args: &nfs4.LayoutReturnArgs{
 		LayoutType: nfs4.LayoutFiles, IOMode: nfs4.IOModeAny, Return: nfs4.LayoutReturn{Kind: kind},

@@ -54,7 +54,7 @@ var guards = []guard{
 	},
 	{
 		"locks granted before those lost in a restart are fenced", "mds/op/lost.go",
-		"case <-o.fenced:\n", "default:\n",
+		"\tselect {\n\tcase <-o.fenced:\n\t\treturn nfs4.OK\n\tdefault:\n\t}\n", "\tif ctx != nil {\n\t\treturn nfs4.OK\n\t}\n",
 	},
 	{
 		"new opens and locks during grace", "mds/state/grace.go",

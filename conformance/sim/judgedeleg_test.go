@@ -202,7 +202,7 @@ func (j *judge) unjust(h *hold) bool {
 	// What it closed itself, and left, is recalled from it: then it does not stay.
 	from := end.Add(-2 * lease)
 	for _, o := range j.holds {
-		if o.life != h.life || o.released && !o.layout {
+		if o.life != h.life || o.released && !o.layout && o.until.IsZero() { // what was lost along with it counts
 			continue
 		}
 		for l, at := range j.wants[o.file.base] {

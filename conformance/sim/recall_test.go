@@ -92,6 +92,9 @@ func (l *life) sequence(seq *nfs4.CBSequenceArgs, num nfs4.CBOpNum, what *callba
 
 // recalled decides what to do about a recall. l.mu is held.
 func (l *life) recalled(a *nfs4.CBLayoutRecallArgs) (s nfs4.Status, never bool) {
+	if a.Recall.Kind != nfs4.LayoutReturnFile {
+		return l.recalledAll(a.Recall.Kind), false
+	}
 	var f *openFile
 	for _, o := range l.files {
 		switch {
@@ -132,8 +135,33 @@ func (l *life) recalled(a *nfs4.CBLayoutRecallArgs) (s nfs4.Status, never bool) 
 	return s, never
 }
 
+// recalledAll decides what to do about a recall of all layouts. l.mu is held.
+func (l *life) recalledAll(kind uint32) nfs4.Status {
+	l.w.judge.count("recall of all")
+	l.log("is asked for all layouts")
+	if l.asking != nil {
+		return nfs4.ErrDelay
+	}
+	for _, f := range l.files {
+		if f.layout != nil {
+			l.bulk = kind
+			return nfs4.OK
+		}
+	}
+	return nfs4.ErrNoMatchingLayout
+}
+
 // serveRecalls gives back what was promised.
 func (l *life) serveRecalls() error {
+	l.mu.Lock()
+	bulk := l.bulk
+	l.bulk = 0
+	l.mu.Unlock()
+	if bulk != 0 {
+		if err := l.returnAll(bulk); err != nil {
+			return err
+		}
+	}
 	for _, f := range l.openFiles() {
 		l.mu.Lock()
 		due := f.recalled
