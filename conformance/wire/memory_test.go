@@ -20,9 +20,9 @@ import (
 	"manifold/xdr/rpc/tcp"
 )
 
-// holder is a client that opens many files and locks them. What it keeps itself
+// hoard is a client that opens many files and locks them. What it keeps itself
 // is allocated beforehand, so that the heap's growth is the server's.
-type holder struct {
+type hoard struct {
 	nfs   *client.Client
 	owner []byte
 	opens []held
@@ -37,8 +37,8 @@ type held struct {
 	id nfs4.Stateid
 }
 
-func newHolder(c *cluster, i, files int) (*holder, error) {
-	h := &holder{owner: fmt.Appendf(nil, "holder %08d's open owner......", i), opens: make([]held, files)}
+func newHoard(c *cluster, i, files int) (*hoard, error) {
+	h := &hoard{owner: fmt.Appendf(nil, "hoard %08d's open owner......", i), opens: make([]held, files)}
 	for i := range h.opens {
 		h.opens[i].fh = make(nfs4.FH, 0, nfs4.MaxFH)
 	}
@@ -46,12 +46,12 @@ func newHolder(c *cluster, i, files int) (*holder, error) {
 	defer cancel()
 	var err error
 	h.nfs, err = client.Dial(ctx, c.cfg.Listen, client.Config{
-		Owner: fmt.Appendf(nil, "holder %d of %s", i, c.dir), Cred: sys(0, 0), Minor: 2, Renew: time.Second, Slots: 8, Dialer: h.dial,
+		Owner: fmt.Appendf(nil, "hoard %d of %s", i, c.dir), Cred: sys(0, 0), Minor: 2, Renew: time.Second, Slots: 8, Dialer: h.dial,
 	})
 	return h, err
 }
 
-func (h *holder) dial(ctx context.Context, addr string, cb rpc.Handler, cfg *rpc.Config) (*rpc.Conn, error) {
+func (h *hoard) dial(ctx context.Context, addr string, cb rpc.Handler, cfg *rpc.Config) (*rpc.Conn, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.gone {
@@ -63,7 +63,7 @@ func (h *holder) dial(ctx context.Context, addr string, cb rpc.Handler, cfg *rpc
 }
 
 // run runs ops again as long as the server says that it will.
-func (h *holder) run(ops ...client.Op) error {
+func (h *hoard) run(ops ...client.Op) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for {
@@ -76,7 +76,7 @@ func (h *holder) run(ops ...client.Op) error {
 }
 
 // each runs fn for every file, some at once.
-func (h *holder) each(fn func(i int) error) error {
+func (h *hoard) each(fn func(i int) error) error {
 	const atOnce = 8
 	var wg sync.WaitGroup
 	errs := make([]error, atOnce)
@@ -91,7 +91,7 @@ func (h *holder) each(fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-func (h *holder) open(dir nfs4.FH, i int) error {
+func (h *hoard) open(dir nfs4.FH, i int) error {
 	var r nfs4.OpenRes
 	var fh nfs4.GetFHRes
 	a := creating(openArgs(string(h.owner), fmt.Sprint(i), nfs4.ShareAccessBoth), nfs4.CreateHow{Attrs: mode(0o644)})
@@ -100,13 +100,13 @@ func (h *holder) open(dir nfs4.FH, i int) error {
 	return err
 }
 
-func (h *holder) lock(i int) error {
+func (h *hoard) lock(i int) error {
 	o := &open{fh: h.opens[i].fh, id: h.opens[i].id}
 	return h.run(putFH(o.fh), lockOp(newLock(o, string(h.owner), nfs4.LockWrite, uint64(i), 1), &nfs4.LockRes{}))
 }
 
 // leave closes everything and says goodbye.
-func (h *holder) leave() error {
+func (h *hoard) leave() error {
 	if err := h.each(func(i int) error { return h.run(putFH(h.opens[i].fh), closeOp(h.opens[i].id)) }); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (h *holder) leave() error {
 }
 
 // vanish is a client's power going.
-func (h *holder) vanish() {
+func (h *hoard) vanish() {
 	h.mu.Lock()
 	h.gone = true
 	h.conn.Close()
@@ -153,8 +153,8 @@ func profile(t testing.TB, name string) {
 	}
 }
 
-// all does fn with each holder at once.
-func all(t testing.TB, hs []*holder, what string, fn func(h *holder) error) {
+// all does fn with each hoard at once.
+func all(t testing.TB, hs []*hoard, what string, fn func(h *hoard) error) {
 	t.Helper()
 	began := time.Now()
 	var wg sync.WaitGroup
@@ -199,14 +199,14 @@ func memory(t testing.TB, clients, files int) (perOpen, perLock int64) {
 	c.eventually("an empty server", func() error { return c.census() })
 	empty := heap()
 	profile(t, "empty")
-	hs := make([]*holder, clients)
+	hs := make([]*hoard, clients)
 	for i := range hs {
 		var err error
-		if hs[i], err = newHolder(c, i, files); err != nil {
+		if hs[i], err = newHoard(c, i, files); err != nil {
 			t.Fatal(err)
 		}
 	}
-	all(t, hs, "warm", func(h *holder) error {
+	all(t, hs, "warm", func(h *hoard) error {
 		return h.each(func(i int) error {
 			if i >= 32 {
 				return nil
@@ -215,19 +215,19 @@ func memory(t testing.TB, clients, files int) (perOpen, perLock int64) {
 		})
 	})
 	before := heap()
-	all(t, hs, "open", func(h *holder) error {
+	all(t, hs, "open", func(h *hoard) error {
 		dir := dirs[slices.Index(hs, h)]
 		return h.each(func(i int) error { return h.open(dir, i) })
 	})
 	opened := heap()
-	all(t, hs, "lock", func(h *holder) error { return h.each(h.lock) })
+	all(t, hs, "lock", func(h *hoard) error { return h.each(h.lock) })
 	locked := heap()
 	if s := c.status(); s.Opens != uint64(clients*files) || s.Locks != s.Opens {
 		t.Errorf("%d opens, %d locks", s.Opens, s.Locks)
 	}
 	profile(t, "full")
-	all(t, hs[:clients/2], "leave", (*holder).leave)
-	all(t, hs[clients/2:], "vanish", func(h *holder) error { h.vanish(); return nil })
+	all(t, hs[:clients/2], "leave", (*hoard).leave)
+	all(t, hs[clients/2:], "vanish", func(h *hoard) error { h.vanish(); return nil })
 	clear(hs)
 	c.eventually("an empty server", func() error { return c.census() })
 	var left int64
