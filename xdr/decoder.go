@@ -46,6 +46,9 @@ func (d *Decoder) Err() error { return d.err }
 // Offset returns how many bytes were consumed.
 func (d *Decoder) Offset() int { return d.off }
 
+// Before returns the record's first n bytes, at most Offset of them.
+func (d *Decoder) Before(n int) []byte { return d.buf[:min(n, d.off)] }
+
 // Remaining returns how many bytes are left.
 func (d *Decoder) Remaining() int { return len(d.buf) - d.off }
 

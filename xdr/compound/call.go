@@ -39,6 +39,7 @@ type Call struct {
 	hasStateid, savedHasStateid bool
 	setStateid                  bool // the operation that runs called SetStateid
 
+	allow   nfs4.Bitmap // operations allowed to a machine credential
 	rpcConn *rpc.Conn
 	slot    *session.Slot // nil outside a session
 	num     nfs4.OpNum    // the operation that runs
@@ -49,6 +50,16 @@ type Call struct {
 	over    nfs4.Status   // of an operation that would pass limit
 	out     *rpc.Reply
 }
+
+// Protected says whether the integrity of the request is protected, by RPCSEC_GSS.
+func (c *Call) Protected() bool {
+	return c.Cred.Flavor == rpc.AuthGSS && c.Cred.GSS.Service >= rpc.ServiceIntegrity
+}
+
+// Machine says whether the operation is done with the client's machine
+// credential, which may do it on behalf of every user (SP4_MACH_CRED, RFC 8881
+// section 2.10.8.3).
+func (c *Call) Machine(op nfs4.OpNum) bool { return c.allow.Has(nfs4.Attr(op)) }
 
 // SetFH makes fh the current filehandle, and file what the role knows of it.
 func (c *Call) SetFH(fh nfs4.FH, file any) { c.FH, c.File = fh, file }

@@ -78,7 +78,7 @@ func FuzzCompound(f *testing.F) {
 			if err != nil || reply.size < 0 || len(reply.results) == 0 {
 				t.Fatalf("%x: %v, %v", data, reply, err)
 			}
-			if sizes[i] = replyFrame + reply.size; sizes[i] > 2000 {
+			if sizes[i] = 24 + reply.size; sizes[i] > 2000 {
 				t.Fatalf("%x: a reply of %d bytes: %v", data, sizes[i], reply)
 			}
 		}

@@ -8,9 +8,8 @@ import (
 )
 
 const (
-	// replyFrame is what the RPC header adds to a reply's body, as the limits
+
 	// of a session count it (RFC 8881 section 18.36.3).
-	replyFrame = 24
 	// sequenceBody is the length of SEQUENCE's result.
 	sequenceBody = 16 + 5*4
 	// fingerprintBytes is how much of a request tells it from another one with
@@ -28,12 +27,18 @@ func (r *runner) sequence() nfs4.Status {
 		return BadXDR(r.d.Err())
 	}
 	s, c := r.s, &r.c
-	shortest := replyFrame + r.e.Len() - c.start + sequenceBody
+	// What RPC adds to a reply's body counts in a session's limits (RFC 8881
+	// section 18.36.3).
+	frame := c.out.Frame()
+	shortest := frame + r.e.Len() - c.start + sequenceBody
 	if c.nops > 1 {
 		shortest += errorRoom
 	}
 	req := session.Request{
 		Conn: session.ConnID(c.Conn), Ops: c.nops, Bytes: r.size, Reply: shortest, Fingerprint: r.fingerprint(),
+	}
+	if c.Protected() {
+		req.Principal, req.Protected = c.principal(), true
 	}
 	s.mu.Lock()
 	l := s.link(c.rpcConn)
@@ -59,11 +64,11 @@ func (r *runner) sequence() nfs4.Status {
 	}
 	r.ctx = l.ctx
 	r.hold = v.Cache
-	c.Client, c.Session, c.slot = v.Client, a.SessionID, v.Slot
+	c.Client, c.Session, c.slot, c.allow = v.Client, a.SessionID, v.Slot, v.Allow
 	c.Request = nfs4.ReferringCall{SequenceID: a.SequenceID, SlotID: a.SlotID}
-	c.limit, c.over = int(v.MaxResponse)-replyFrame, nfs4.ErrRepTooBig
+	c.limit, c.over = int(v.MaxResponse)-frame, nfs4.ErrRepTooBig
 	if a.CacheThis && v.MaxCached < v.MaxResponse {
-		c.limit, c.over = int(v.MaxCached)-replyFrame, nfs4.ErrRepTooBigToCache
+		c.limit, c.over = int(v.MaxCached)-frame, nfs4.ErrRepTooBigToCache
 	}
 	v.Res.EncodeXDR(r.e)
 	return nfs4.OK
@@ -93,6 +98,9 @@ func (r *runner) finish() {
 func (r *runner) fingerprint() uint64 {
 	rest := r.d.Rest()
 	h := maphash.Bytes(r.s.seed, rest[:min(len(rest), fingerprintBytes)])
+	if p := r.c.Cred.GSS.Principal; p != "" {
+		h ^= maphash.String(r.s.seed, p)
+	}
 	h ^= uint64(len(rest))<<40 ^ uint64(r.c.Cred.Flavor)<<33 ^ uint64(r.c.Cred.Sys.UID)<<1
 	return h | 1 // 0 would be unknown
 }

@@ -51,13 +51,23 @@ func getFH(_ context.Context, c *Call, _ *nfs4.GetFHArgs, r *nfs4.GetFHRes) nfs4
 	return nfs4.OK
 }
 
-// peer is where an operation outside a session comes from.
+// peer is where an operation on clients and sessions comes from.
 func (c *Call) peer() session.Peer {
-	p := session.Principal{Flavor: c.Cred.Flavor}
-	if c.Cred.Flavor == rpc.AuthSys {
-		p.UID = c.Cred.Sys.UID
+	return session.Peer{
+		Conn: session.ConnID(c.Conn), Principal: c.principal(), Protected: c.Protected(), Remote: c.Remote.String(), Minor: c.Minor,
 	}
-	return session.Peer{Conn: session.ConnID(c.Conn), Principal: p, Remote: c.Remote.String(), Minor: c.Minor}
+}
+
+// principal is who calls.
+func (c *Call) principal() session.Principal {
+	p := session.Principal{Flavor: c.Cred.Flavor}
+	switch p.Flavor {
+	case rpc.AuthSys:
+		p.UID = c.Cred.Sys.UID
+	case rpc.AuthGSS:
+		p.Name = c.Cred.GSS.Principal
+	}
+	return p
 }
 
 // locked runs fn under the sessions' lock, which a panic does not leave held.
@@ -158,14 +168,14 @@ func (s *Server) destroySession(_ context.Context, c *Call, a *nfs4.DestroySessi
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cfg.Sessions.DestroySession(a.SessionID, c.slot)
+	return s.cfg.Sessions.DestroySession(a.SessionID, c.slot, c.peer())
 }
 
 // destroyClientID: RFC 8881 section 18.50.
 func (s *Server) destroyClientID(ctx context.Context, c *Call, a *nfs4.DestroyClientIDArgs) nfs4.Status {
 	var confirmed bool
 	status := locked(s, func(t *session.Table) (status nfs4.Status) {
-		confirmed, status = t.DestroyClientID(a.ClientID)
+		confirmed, status = t.DestroyClientID(a.ClientID, c.peer())
 		return status
 	})
 	if confirmed && status == nfs4.OK {
@@ -182,7 +192,7 @@ func (s *Server) bindConn(_ context.Context, c *Call, a *nfs4.BindConnToSessionA
 	if s.link(c.rpcConn) == nil {
 		return nfs4.ErrDelay // to nobody
 	}
-	*r, status = s.cfg.Sessions.BindConn(a, session.ConnID(c.Conn))
+	*r, status = s.cfg.Sessions.BindConn(a, c.peer())
 	return status
 }
 

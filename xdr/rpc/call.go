@@ -50,6 +50,14 @@ func (c *Conn) Call(ctx context.Context, prog, vers, proc uint32, cred Cred, arg
 // wraps ErrClosed, says that the reply is malformed, or is what r.Result
 // returned. A reply that comes after ctx ended is dropped. Serve must be running.
 func (c *Conn) Do(ctx context.Context, r *Request) error {
+	if r.Cred.Flavor == AuthGSS && r.Cred.Initiator != nil {
+		return c.doSecured(ctx, r)
+	}
+	return c.roundTrip(ctx, r, nil)
+}
+
+// roundTrip makes the call, secured by s if it is not nil.
+func (c *Conn) roundTrip(ctx context.Context, r *Request, s Securing) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -63,7 +71,10 @@ func (c *Conn) Do(ctx context.Context, r *Request) error {
 	if err != nil {
 		return err
 	}
-	c.post(xid, r, &w.enc)
+	if err := c.post(xid, r, &w.enc, s); err != nil {
+		c.forget(xid, w)
+		return err
+	}
 	rec, err := c.await(ctx, xid, w)
 	if err != nil {
 		return err
@@ -72,8 +83,17 @@ func (c *Conn) Do(ctx context.Context, r *Request) error {
 	d := &w.dec
 	*d = xdr.NewDecoder(rec.b)
 	d.Uint64() // xid and type, which dispatch looked at
-	if err := decodeReply(d); err != nil {
+	var verify func([]byte) error
+	if s != nil {
+		verify = s.Reply
+	}
+	if err := decodeReply(d, verify); err != nil {
 		return err
+	}
+	if s != nil {
+		if *d, err = s.Result(d); err != nil {
+			return err
+		}
 	}
 	if r.Result == nil {
 		return nil
@@ -97,14 +117,34 @@ func (c *Conn) register(w *wait) (uint32, error) {
 	}
 }
 
+// forget takes back a registration whose call was not sent.
+// What a peer answered all the same is dropped.
+func (c *Conn) forget(xid uint32, w *wait) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, waiting := c.calls[xid]; waiting {
+		delete(c.calls, xid)
+		return
+	}
+	c.cfg.pool.put(<-w.ch)
+}
+
 // post encodes r and has it sent.
-func (c *Conn) post(xid uint32, r *Request, e *xdr.Encoder) {
+func (c *Conn) post(xid uint32, r *Request, e *xdr.Encoder, s Securing) error {
 	pool := &c.cfg.pool
 	buf := pool.get(callHeader + r.Size)
 	*e = xdr.NewEncoder(buf.b)
-	encodeCall(e, xid, r.Prog, r.Vers, r.Proc, &r.Cred)
-	if r.Args != nil {
-		r.Args(e)
+	if s != nil {
+		if err := encodeSecured(e, xid, r, s); err != nil {
+			pool.put(buf)
+			*e = xdr.Encoder{}
+			return err
+		}
+	} else {
+		encodeCall(e, xid, r.Prog, r.Vers, r.Proc, &r.Cred)
+		if r.Args != nil {
+			r.Args(e)
+		}
 	}
 	setMark(e)
 	buf.b = e.Bytes()
@@ -116,6 +156,7 @@ func (c *Conn) post(xid uint32, r *Request, e *xdr.Encoder) {
 	p.buf = buf
 	c.enqueue(p)
 	c.flushSoon()
+	return nil
 }
 
 // await waits for the reply to xid. A reply that is there counts, whatever

@@ -43,6 +43,9 @@ type Config struct {
 	// Flavors are the authentication flavours accepted: AuthNone and AuthSys.
 	// One that is known but not listed is answered AuthTooWeak.
 	Flavors []uint32
+	// Acceptor authenticates RPCSEC_GSS calls, on the goroutines that serve them.
+	// Nil: they are answered AuthRejectedCred.
+	Acceptor Acceptor
 	// Inline runs a Handler on the goroutine that reads, so that small calls
 	// which came in together are answered by one write. The Handler must then
 	// call Reply.Block before it does anything that may wait. It suits a

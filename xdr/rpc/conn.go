@@ -187,7 +187,11 @@ func (c *Conn) dispatch(rec *buffer) (moved bool, err error) {
 // accept starts the work on a call.
 func (c *Conn) accept(xid uint32, d *xdr.Decoder, rec *buffer) (moved bool, err error) {
 	w := c.cfg.pool.newWork(c, xid, rec)
-	rej, reject, err := w.call.decodeCall(d, &c.creds, c.cfg.Flavors)
+	var secured *Secured
+	if c.cfg.Acceptor != nil {
+		secured = &w.secured
+	}
+	rej, reject, err := w.call.decodeCall(d, &c.creds, c.cfg.Flavors, secured)
 	if err != nil {
 		w.rec = nil // the caller's again
 		c.cfg.pool.putWork(w)

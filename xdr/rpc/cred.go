@@ -10,6 +10,7 @@ import (
 const (
 	AuthNone uint32 = 0
 	AuthSys  uint32 = 1
+	AuthGSS  uint32 = 6 // RPCSEC_GSS, RFC 2203
 )
 
 // Bounds of opaque_auth and authsys_parms (RFC 5531 section 8.2 and appendix A).
@@ -19,10 +20,13 @@ const (
 	maxGIDs    = 16
 )
 
-// Cred is a credential. Sys counts only when Flavor is AuthSys.
+// Cred is a credential. Sys counts only when Flavor is AuthSys; when it is
+// AuthGSS, GSS is who calls us, and Initiator secures what we call.
 type Cred struct {
-	Flavor uint32
-	Sys    SysCred
+	Flavor    uint32
+	Sys       SysCred
+	GSS       GSSCred
+	Initiator Initiator
 }
 
 // SysCred is the content of an AUTH_SYS credential (RFC 5531 appendix A):

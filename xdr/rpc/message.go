@@ -45,7 +45,8 @@ type Call struct {
 // decodeCall reads a call message whose xid and type are read already. A
 // refusal that the header itself earns is rej, with reject true; err means
 // that the header is cut short.
-func (c *Call) decodeCall(d *xdr.Decoder, creds *credCache, flavors []uint32) (rej Reject, reject bool, err error) {
+// With secured, an RPCSEC_GSS call is not judged but laid out there.
+func (c *Call) decodeCall(d *xdr.Decoder, creds *credCache, flavors []uint32, secured *Secured) (rej Reject, reject bool, err error) {
 	version := d.Uint32()
 	if d.Err() != nil {
 		return rej, false, fmt.Errorf("%w: %w", errMessage, d.Err())
@@ -62,6 +63,7 @@ func (c *Call) decodeCall(d *xdr.Decoder, creds *credCache, flavors []uint32) (r
 		return Reject{Stat: AuthBadCred}, true, nil
 	}
 	body := d.Fixed(int(n))
+	header := d.Offset()
 	verfFlavor, n := d.Uint32(), d.Uint32()
 	if d.Err() != nil {
 		return rej, false, fmt.Errorf("%w: %w", errMessage, d.Err())
@@ -69,11 +71,16 @@ func (c *Call) decodeCall(d *xdr.Decoder, creds *credCache, flavors []uint32) (r
 	if n > maxAuth {
 		return Reject{Stat: AuthBadVerf}, true, nil
 	}
-	d.Fixed(int(n))
+	verf := d.Fixed(int(n))
 	if d.Err() != nil {
 		return rej, false, fmt.Errorf("%w: %w", errMessage, d.Err())
 	}
-	_ = verfFlavor // AUTH_NONE and AUTH_SYS prove nothing by their verifiers
+	if flavor == AuthGSS && secured != nil {
+		c.Cred = Cred{Flavor: AuthGSS}
+		*secured = Secured{Cred: body, Header: d.Before(header), VerfFlavor: verfFlavor, Verf: verf, Proc: c.Proc, Body: d.Rest()}
+		return rej, false, nil
+	}
+	// AUTH_NONE and AUTH_SYS prove nothing by their verifiers.
 	if stat := c.authenticate(flavor, body, creds, flavors); stat != 0 {
 		return Reject{Stat: stat}, true, nil
 	}
@@ -117,8 +124,9 @@ func encodeCall(e *xdr.Encoder, xid, prog, vers, proc uint32, cred *Cred) {
 	e.Uint32(0)
 }
 
-// encodeReject appends a reply that refuses the call xid.
-func encodeReject(e *xdr.Encoder, xid uint32, rej Reject) {
+// encodeReject appends a reply that refuses the call xid; flavor and verf are
+// the verifier of one that is accepted.
+func encodeReject(e *xdr.Encoder, xid uint32, rej Reject, flavor uint32, verf []byte) {
 	e.Uint32(xid)
 	e.Uint32(msgReply)
 	switch {
@@ -133,8 +141,8 @@ func encodeReject(e *xdr.Encoder, xid uint32, rej Reject) {
 		e.Uint32(uint32(rej.Stat - authStat))
 	default:
 		e.Uint32(msgAccepted)
-		e.Uint32(AuthNone)
-		e.Uint32(0)
+		e.Uint32(flavor)
+		e.Opaque(verf)
 		e.Uint32(uint32(rej.Stat))
 		if rej.Stat == ProgMismatch {
 			e.Uint32(rej.Low)
@@ -144,12 +152,18 @@ func encodeReject(e *xdr.Encoder, xid uint32, rej Reject) {
 }
 
 // decodeReply reads a reply message whose xid and type are read already, and
-// leaves d at the result. The error is a Reject, or says that the header is bad.
-func decodeReply(d *xdr.Decoder) error {
+// leaves d at the result. verify looks at an accepted reply's verifier, if it is
+// not nil. The error is a Reject, verify's, or says that the header is bad.
+func decodeReply(d *xdr.Decoder, verify func(verf []byte) error) error {
 	switch d.Uint32() {
 	case msgAccepted:
 		d.Uint32()
-		d.Opaque(maxAuth)
+		verf := d.Opaque(maxAuth)
+		if verify != nil && d.Err() == nil {
+			if err := verify(verf); err != nil {
+				return err
+			}
+		}
 		stat := Stat(d.Uint32())
 		rej := Reject{Stat: stat}
 		if stat == ProgMismatch {

@@ -56,7 +56,7 @@ func TestDecodeCall(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var c Call
 			d := xdr.NewDecoder(words(t, tc.in))
-			rej, reject, err := c.decodeCall(&d, &credCache{}, []uint32{AuthNone, AuthSys})
+			rej, reject, err := c.decodeCall(&d, &credCache{}, []uint32{AuthNone, AuthSys}, nil)
 			if !errors.Is(err, tc.err) || reject != (tc.want != 0) || rej.Stat != tc.want {
 				t.Fatalf("got %v, %v, %v", rej, reject, err)
 			}
@@ -109,7 +109,7 @@ func TestCredential(t *testing.T) {
 func TestTooWeak(t *testing.T) {
 	var c Call
 	d := xdr.NewDecoder(words(t, "00000002 00000003 00000004 00000001 00000000 00000000 00000000 00000000"))
-	rej, _, _ := c.decodeCall(&d, &credCache{}, []uint32{AuthSys})
+	rej, _, _ := c.decodeCall(&d, &credCache{}, []uint32{AuthSys}, nil)
 	if rej.Stat != AuthTooWeak {
 		t.Errorf("got %v", rej)
 	}
@@ -132,13 +132,13 @@ func TestReject(t *testing.T) {
 		{Reject{Stat: AuthTooWeak}, "00000001 00000001 00000005"},
 	} {
 		var e xdr.Encoder
-		encodeReject(&e, 7, tc.rej)
+		encodeReject(&e, 7, tc.rej, AuthNone, nil)
 		if want := words(t, "00000007 00000001"+tc.wire); !bytes.Equal(e.Bytes(), want) {
 			t.Errorf("%v: got %x, want %x", tc.rej, e.Bytes(), want)
 		}
 		d := xdr.NewDecoder(e.Bytes()[8:])
 		var got Reject
-		if err := decodeReply(&d); !errors.As(err, &got) || got != tc.rej {
+		if err := decodeReply(&d, nil); !errors.As(err, &got) || got != tc.rej {
 			t.Errorf("%v came back as %v", tc.rej, err)
 		}
 		if strings.HasPrefix(tc.rej.Error(), "rpc: reply status") {
@@ -165,7 +165,7 @@ func TestDecodeReply(t *testing.T) {
 		{"no auth_stat", "00000001 00000001", "", true},
 	} {
 		d := xdr.NewDecoder(words(t, tc.in))
-		err := decodeReply(&d)
+		err := decodeReply(&d, nil)
 		if errors.Is(err, errMessage) != tc.bad || !tc.bad && !bytes.Equal(d.Rest(), words(t, tc.rest)) {
 			t.Errorf("%s: %v, rest %x", tc.name, err, d.Rest())
 		}
@@ -180,7 +180,7 @@ func FuzzDecodeCall(f *testing.F) {
 		cc := &credCache{}
 		for range 2 { // the second time out of the cache
 			d := xdr.NewDecoder(b)
-			rej, reject, err := c.decodeCall(&d, cc, []uint32{AuthNone, AuthSys})
+			rej, reject, err := c.decodeCall(&d, cc, []uint32{AuthNone, AuthSys}, nil)
 			if err != nil || reject {
 				if reject && rej.Stat == 0 {
 					t.Fatal("refused for no reason")
@@ -195,7 +195,7 @@ func FuzzDecodeCall(f *testing.F) {
 			e.Raw(c.Body.Rest())
 			again := xdr.NewDecoder(e.Bytes()[12:])
 			var c2 Call
-			if _, reject, err := c2.decodeCall(&again, cc, []uint32{AuthNone, AuthSys}); reject || err != nil {
+			if _, reject, err := c2.decodeCall(&again, cc, []uint32{AuthNone, AuthSys}, nil); reject || err != nil {
 				t.Fatalf("what we send we do not take: %v", err)
 			}
 			if !bytes.Equal(c2.Body.Rest(), c.Body.Rest()) || c2.Cred.Sys.UID != c.Cred.Sys.UID {
@@ -211,7 +211,7 @@ func FuzzDecodeReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := xdr.NewDecoder(b)
 		var rej Reject
-		if err := decodeReply(&d); err != nil && !errors.As(err, &rej) && !errors.Is(err, errMessage) {
+		if err := decodeReply(&d, nil); err != nil && !errors.As(err, &rej) && !errors.Is(err, errMessage) {
 			t.Fatalf("an error of no kind: %v", err)
 		}
 	})

@@ -21,6 +21,9 @@ const (
 	AuthRejectedCred Stat = authStat + 2 // its flavour is unknown, or begin a new session
 	AuthBadVerf      Stat = authStat + 3 // the verifier does not decode
 	AuthTooWeak      Stat = authStat + 5 // its flavour is not strong enough here
+
+	AuthGSSCredProblem Stat = authStat + 13 // RPCSEC_GSS: no such context, or the verifier is false: make a new one
+	AuthGSSCtxProblem  Stat = authStat + 14 // RPCSEC_GSS: the context cannot be used any more
 )
 
 // authStat is where the auth_stat values of RFC 5531 section 9 start in Stat.
@@ -57,6 +60,10 @@ func (r Reject) Error() string {
 		return "rpc: bad verifier"
 	case AuthTooWeak:
 		return "rpc: authentication too weak"
+	case AuthGSSCredProblem:
+		return "rpc: no such security context"
+	case AuthGSSCtxProblem:
+		return "rpc: security context used up"
 	}
 	if r.Stat >= authStat {
 		return fmt.Sprintf("rpc: authentication error %d", r.Stat-authStat)

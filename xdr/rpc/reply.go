@@ -27,12 +27,19 @@ type Reply struct {
 	Enc xdr.Encoder
 
 	c      *Conn
+	head   int // where the result begins in Enc
+	result int // where what is to be sealed does
 	buf    *buffer
 	xid    uint32
 	state  replyState
 	reject Reject
 	moved  bool // reading went on on another goroutine
 	inline bool
+
+	// Of an RPCSEC_GSS call.
+	verfFlavor uint32
+	verf       []byte
+	seal       Sealer
 }
 
 type replyState uint8
@@ -45,13 +52,23 @@ const (
 
 // Body returns the result appended so far, without the RPC header. It aliases
 // Enc's buffer: a reply cache copies it. The reply as RFC 8881 counts it
-// (ca_maxresponsesize) is 24 bytes longer.
-func (r *Reply) Body() []byte { return r.Enc.Bytes()[replyHeader:] }
+// (ca_maxresponsesize) is Frame bytes longer.
+func (r *Reply) Body() []byte { return r.Enc.Bytes()[r.head:] }
+
+// Frame is how many bytes the reply has besides its Body, the record mark not
+// counted, at most: 24, and what RPCSEC_GSS adds.
+func (r *Reply) Frame() int {
+	n := max(r.head, replyHeader) - 4
+	if r.seal != nil {
+		n += r.seal.Tail()
+	}
+	return n
+}
 
 // Reset forgets the result appended so far, and a Reject.
 func (r *Reply) Reset() {
 	r.state = replySuccess
-	r.Enc.Truncate(replyHeader)
+	r.Enc.Truncate(r.head)
 }
 
 // Grow makes room in Enc for n more bytes, out of the connection's pool where
@@ -102,13 +119,20 @@ func (r *Reply) begin() {
 	e.Uint32(AuthNone) // verifier
 	e.Uint32(0)
 	e.Uint32(acceptSuccess)
+	r.head = replyHeader
 }
 
-// finish completes the record: the refusal, if there is one, and the mark.
+// finish completes the record: the seal, the refusal, if there is one, and the
+// mark.
 func (r *Reply) finish() {
+	if r.seal != nil && r.state == replySuccess {
+		if err := r.seal.Seal(&r.Enc, r.result); err != nil {
+			r.Reject(Reject{Stat: SystemErr})
+		}
+	}
 	if r.state == replyRejected {
 		r.Enc.Truncate(4)
-		encodeReject(&r.Enc, r.xid, r.reject)
+		encodeReject(&r.Enc, r.xid, r.reject, r.verfFlavor, r.verf)
 	}
 	setMark(&r.Enc)
 	r.buf.b = r.Enc.Bytes()

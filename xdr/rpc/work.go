@@ -9,8 +9,10 @@ type work struct {
 	out  Reply
 	rec  *buffer
 	pkt  packet
-	held int    // bytes counted in Conn.held
-	run  func() // serveDone, bound once so that starting a goroutine allocates nothing
+	// secured is the call, if it came by RPCSEC_GSS.
+	secured Secured
+	held    int    // bytes counted in Conn.held
+	run     func() // serveDone, bound once so that starting a goroutine allocates nothing
 }
 
 // spareWorkers is how many goroutines of one connection wait for a next call
@@ -44,6 +46,9 @@ func (p *pools) putWork(w *work) {
 		p.put(w.out.buf)
 	}
 	w.c, w.rec = nil, nil
+	if w.call.Cred.Flavor == AuthGSS {
+		w.secured = Secured{}
+	}
 	w.call, w.out, w.pkt = Call{}, Reply{}, packet{}
 	p.work.Put(w)
 }
@@ -73,7 +78,11 @@ func (w *work) serveDone() {
 // reading went on elsewhere.
 func (w *work) serve() (moved bool) {
 	c := w.c
-	c.h.ServeRPC(c.ctx, c, &w.call, &w.out)
+	if w.call.Cred.Flavor == AuthGSS {
+		w.serveSecured()
+	} else {
+		c.h.ServeRPC(c.ctx, c, &w.call, &w.out)
+	}
 	moved = w.out.moved
 	w.answer()
 	if moved || !c.cfg.Inline {
@@ -85,15 +94,15 @@ func (w *work) serve() (moved bool) {
 // answer queues the reply. w is not the caller's any more.
 func (w *work) answer() {
 	c := w.c
-	switch w.out.state {
-	case replyDropped:
+	if w.out.state == replyDropped {
 		c.fail(errDropped)
 		c.release(w)
 		return
-	case replyRejected:
-		c.cfg.Observer.Rejected(w.out.reject)
 	}
 	w.out.finish()
+	if w.out.state == replyRejected {
+		c.cfg.Observer.Rejected(w.out.reject)
+	}
 	w.pkt.buf = w.out.buf
 	grown := cap(w.out.buf.b)
 	w.held += grown

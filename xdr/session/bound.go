@@ -127,15 +127,18 @@ func (t *Table) Conns(id nfs4.ClientID) (conns []ConnID) {
 
 // BindConn decides BIND_CONN_TO_SESSION (RFC 8881 section 18.34). A client
 // that leaves it to the server gets both channels. Errors: NFS4ERR_BADSESSION,
-// NFS4ERR_DEADSESSION, NFS4ERR_INVAL (no such direction, or a back channel
-// without usable security or size).
-func (t *Table) BindConn(a *nfs4.BindConnToSessionArgs, conn ConnID) (res nfs4.BindConnToSessionRes, status nfs4.Status) {
+// NFS4ERR_DEADSESSION, NFS4ERR_WRONG_CRED (a protected client without its machine
+// credential), NFS4ERR_INVAL (no such direction, or a back channel without usable
+// security or size).
+func (t *Table) BindConn(a *nfs4.BindConnToSessionArgs, from Peer) (res nfs4.BindConnToSessionRes, status nfs4.Status) {
 	s := t.sessions[a.SessionID]
 	switch {
 	case s == nil:
 		return res, nfs4.ErrBadSession
 	case s.dying:
 		return res, nfs4.ErrDeadSession
+	case s.client.guard(&from) != nfs4.OK:
+		return res, nfs4.ErrWrongCred
 	}
 	var dir direction
 	switch a.Dir {
@@ -155,7 +158,7 @@ func (t *Table) BindConn(a *nfs4.BindConnToSessionArgs, conn ConnID) (res nfs4.B
 	if dir == 0 {
 		return res, nfs4.ErrInval
 	}
-	t.bind(s, conn, dir)
+	t.bind(s, from.Conn, dir)
 	if dir&dirBack != 0 {
 		s.backWanted = true
 	}
@@ -164,14 +167,18 @@ func (t *Table) BindConn(a *nfs4.BindConnToSessionArgs, conn ConnID) (res nfs4.B
 }
 
 // DestroySession decides DESTROY_SESSION (RFC 8881 section 18.37). own is the
-// slot of the COMPOUND that holds it, nil outside a session. While other
+// slot of the COMPOUND that holds it, nil outside a session. A protected client's
+// is NFS4ERR_WRONG_CRED without its machine credential. While other
 // requests run it is NFS4ERR_DELAY, while callbacks do NFS4ERR_BACK_CHAN_BUSY;
 // in both cases the session takes no new request and is destroyed when the
 // last one is done, since Linux does not ask again.
-func (t *Table) DestroySession(id nfs4.SessionID, own *Slot) nfs4.Status {
+func (t *Table) DestroySession(id nfs4.SessionID, own *Slot, from Peer) nfs4.Status {
 	s := t.sessions[id]
 	if s == nil {
 		return nfs4.ErrBadSession
+	}
+	if c := s.client; c.guard(&from) != nfs4.OK {
+		return nfs4.ErrWrongCred
 	}
 	others := s.busy
 	if own != nil && own.sess == s && own.busy {

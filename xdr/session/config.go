@@ -26,6 +26,9 @@ type Config struct {
 	// Echo is the set of ExchgidFlagSupp... and ExchgidFlagBind... bits that
 	// are returned to a client that asked for them.
 	Role, Echo uint32
+	// MachAllow are the operations that a client under SP4_MACH_CRED may do with
+	// its machine credential on behalf of its users, if it asks for that.
+	MachAllow []nfs4.OpNum
 	// Lease is the lease time. Default 90 s.
 	Lease time.Duration
 	// HasState says whether a client holds state outside this package (opens,

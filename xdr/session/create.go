@@ -13,6 +13,7 @@ type ClientRecord struct {
 	OwnerID   []byte // co_ownerid
 	Verifier  nfs4.Verifier
 	Principal Principal
+	Machine   bool // SP4_MACH_CRED: Principal is the machine credential
 	ImplName  string
 	Remote    string
 	// Replaces is the earlier incarnation of the same owner, 0 for none. Its
@@ -45,7 +46,8 @@ const createMask = nfs4.CreateSessionFlagPersist | nfs4.CreateSessionFlagConnBac
 // PlanSession decides CREATE_SESSION (RFC 8881 section 18.36), which
 // CommitSession carries out. Errors: NFS4ERR_STALE_CLIENTID, NFS4ERR_INVAL
 // (flags), NFS4ERR_TOOSMALL, NFS4ERR_SEQ_MISORDERED, NFS4ERR_CLID_INUSE (an
-// unconfirmed client of another principal), NFS4ERR_DELAY (another one of this
+// unconfirmed client of another principal), NFS4ERR_WRONG_CRED (a protected
+// client without its machine credential), NFS4ERR_DELAY (another one of this
 // client under way, or a limit of the Config reached).
 //
 // Only a success takes csa_sequence: after an error the client may send
@@ -70,7 +72,10 @@ func (t *Table) PlanSession(now time.Time, a *nfs4.CreateSessionArgs, from Peer)
 		p.Status = status
 		return p
 	}
+	wrong := c.guard(&from)
 	switch {
+	case wrong != nfs4.OK && (c.confirmed || c.principal == from.Principal):
+		p.Status = wrong
 	case c.planned != nil:
 		p.Status = nfs4.ErrDelay
 	case c.created && a.Sequence == c.createSeq:
@@ -153,7 +158,7 @@ func (t *Table) plan(p *CreatePlan, c *client, a *nfs4.CreateSessionArgs, fore, 
 		t.confirming++
 		p.NeedsRecord = &ClientRecord{
 			ID: c.id, OwnerID: []byte(c.owner), Verifier: c.verifier, Principal: c.principal,
-			ImplName: c.implName, Remote: c.remote,
+			Machine: c.machine, ImplName: c.implName, Remote: c.remote,
 		}
 		if old := t.confirmed[c.owner]; old != nil {
 			p.NeedsRecord.Replaces = old.id

@@ -17,12 +17,18 @@ type ExchangeVerdict struct {
 }
 
 // ExchangeID decides EXCHANGE_ID: the nine cases of RFC 8881 section 18.35.4.
-// Only SP4_NONE is offered. Errors: NFS4ERR_INVAL (flags, SP4_MACH_CRED),
-// NFS4ERR_ENCR_ALG_UNSUPP (SP4_SSV), NFS4ERR_CLID_INUSE, NFS4ERR_NOENT,
-// NFS4ERR_NOT_SAME, NFS4ERR_PERM, and NFS4ERR_DELAY while a CREATE_SESSION of
-// the same owner is between its two phases.
+// SP4_NONE and SP4_MACH_CRED are offered; a record keeps the protection that it
+// was made with. Errors: NFS4ERR_INVAL (flags, SP4_MACH_CRED from a request
+// without integrity), NFS4ERR_ENCR_ALG_UNSUPP (SP4_SSV), NFS4ERR_CLID_INUSE,
+// NFS4ERR_NOENT, NFS4ERR_NOT_SAME, NFS4ERR_PERM, NFS4ERR_WRONG_CRED (the record
+// is protected, and the request is not), and NFS4ERR_DELAY while a
+// CREATE_SESSION of the same owner is between its two phases.
 func (t *Table) ExchangeID(now time.Time, a *nfs4.ExchangeIDArgs, from Peer) (v ExchangeVerdict) {
-	if v.Status = exchangeArgs(a, from.Minor); v.Status != nfs4.OK {
+	if a.Flags&^flagsOf(from.Minor) != 0 {
+		v.Status = nfs4.ErrInval
+		return v
+	}
+	if _, _, v.Status = t.protection(&a.StateProtect, &from); v.Status != nfs4.OK {
 		return v
 	}
 	update := a.Flags&nfs4.ExchgidFlagUpdConfirmedRecA != 0
@@ -34,6 +40,8 @@ func (t *Table) ExchangeID(now time.Time, a *nfs4.ExchangeIDArgs, from Peer) (v 
 		v.Status = nfs4.ErrNotSame
 	case update && c.principal != from.Principal: // case 9
 		v.Status = nfs4.ErrPerm
+	case c != nil && c.principal == from.Principal && c.guard(&from) != nfs4.OK:
+		v.Status = nfs4.ErrWrongCred
 	case update: // case 6
 		c.describe(a, from)
 		v.Res = t.exchangeRes(a, c)
@@ -52,21 +60,6 @@ func (t *Table) ExchangeID(now time.Time, a *nfs4.ExchangeIDArgs, from Peer) (v 
 		v = t.propose(now, a, from)
 	}
 	return v
-}
-
-// exchangeArgs checks what does not depend on the client's record.
-func exchangeArgs(a *nfs4.ExchangeIDArgs, minor uint32) nfs4.Status {
-	switch {
-	case a.Flags&^flagsOf(minor) != 0:
-		return nfs4.ErrInval
-	case a.StateProtect.How == nfs4.StateProtectSSV:
-		return nfs4.ErrEncrAlgUnsupp
-	case a.StateProtect.How != nfs4.StateProtectNone:
-		// SP4_MACH_CRED wants RPCSEC_GSS with integrity, which is not here
-		// yet. Clients fall back to SP4_NONE.
-		return nfs4.ErrInval
-	}
-	return nfs4.OK
 }
 
 // propose adds an unconfirmed record, in place of one of the same owner.
@@ -91,6 +84,8 @@ func (t *Table) propose(now time.Time, a *nfs4.ExchangeIDArgs, from Peer) (v Exc
 		renewed:   now,
 		host:      address(from.Remote),
 	}
+	how, allow, _ := t.protection(&a.StateProtect, &from)
+	c.machine, c.allow = how == nfs4.StateProtectMachCred, allow
 	c.describe(a, from)
 	t.clients[c.id] = c
 	t.hosts.propose(c)
@@ -125,11 +120,12 @@ func (c *client) describe(a *nfs4.ExchangeIDArgs, from Peer) {
 // it: Linux refuses a server that sets it.
 func (t *Table) exchangeRes(a *nfs4.ExchangeIDArgs, c *client) nfs4.ExchangeIDRes {
 	res := nfs4.ExchangeIDRes{
-		ClientID:    c.id,
-		SequenceID:  c.createSeq + 1,
-		Flags:       t.cfg.Role | a.Flags&t.cfg.Echo,
-		ServerOwner: t.cfg.Owner,
-		ServerScope: t.cfg.Scope,
+		ClientID:     c.id,
+		SequenceID:   c.createSeq + 1,
+		Flags:        t.cfg.Role | a.Flags&t.cfg.Echo,
+		StateProtect: c.protectRes(),
+		ServerOwner:  t.cfg.Owner,
+		ServerScope:  t.cfg.Scope,
 	}
 	if c.confirmed {
 		res.Flags |= nfs4.ExchgidFlagConfirmedR

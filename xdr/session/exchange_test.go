@@ -67,7 +67,7 @@ func (c exchangeCase) run(t *testing.T) {
 	case "confirmed":
 		var res nfs4.CreateSessionRes
 		old, res = mount(t, tab, "a", 1)
-		tab.DestroySession(res.SessionID, nil)
+		tab.DestroySession(res.SessionID, nil, Peer{})
 	}
 	now, from, a := start, root, exchangeArgsOf("a", 1)
 	if c.lapsed {
@@ -141,7 +141,7 @@ func TestReconnect(t *testing.T) {
 	}
 	tab.Done(start, v.Slot, []byte("removed"))
 
-	bound, status := tab.BindConn(&nfs4.BindConnToSessionArgs{SessionID: res.SessionID, Dir: nfs4.BindForeOrBoth}, 2)
+	bound, status := tab.BindConn(&nfs4.BindConnToSessionArgs{SessionID: res.SessionID, Dir: nfs4.BindForeOrBoth}, Peer{Conn: 2})
 	if status != nfs4.OK || bound.Dir != nfs4.BindBoth || bound.SessionID != res.SessionID {
 		t.Fatalf("%v %+v", status, bound)
 	}
@@ -162,7 +162,7 @@ func TestRestart(t *testing.T) {
 	if v := after.Sequence(start, &seq, Request{Conn: 9, Ops: 2}); v.Status != nfs4.ErrBadSession {
 		t.Errorf("SEQUENCE: %v", v.Status)
 	}
-	if status := after.DestroySession(res.SessionID, nil); status != nfs4.ErrBadSession {
+	if status := after.DestroySession(res.SessionID, nil, Peer{}); status != nfs4.ErrBadSession {
 		t.Errorf("DESTROY_SESSION: %v", status)
 	}
 	create := nfs4.CreateSessionArgs{ClientID: id, Sequence: 2, ForeChanAttrs: linuxFore(), BackChanAttrs: linuxBack()}

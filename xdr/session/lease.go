@@ -9,12 +9,15 @@ import (
 
 // DestroyClientID decides DESTROY_CLIENTID (RFC 8881 section 18.50).
 // confirmed says that the client had a record to be removed. Errors:
-// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLIENTID_BUSY with sessions or state.
-func (t *Table) DestroyClientID(id nfs4.ClientID) (confirmed bool, status nfs4.Status) {
+// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLIENTID_BUSY with sessions or state,
+// NFS4ERR_WRONG_CRED (a protected client without its machine credential).
+func (t *Table) DestroyClientID(id nfs4.ClientID, from Peer) (confirmed bool, status nfs4.Status) {
 	c := t.clients[id]
 	switch {
 	case c == nil:
 		return false, nfs4.ErrStaleClientID
+	case c.guard(&from) != nfs4.OK:
+		return false, nfs4.ErrWrongCred
 	case len(c.sessions) > 0 || c.planned != nil || t.hasState(c):
 		return false, nfs4.ErrClientIDBusy
 	}

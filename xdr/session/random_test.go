@@ -260,7 +260,7 @@ func (w *world) step() (err error) {
 	case 15:
 		err = w.expire()
 	case 16:
-		w.tab.BindConn(&nfs4.BindConnToSessionArgs{SessionID: w.session(), Dir: uint32(w.pick(8))}, ConnID(w.pick(5)))
+		w.tab.BindConn(&nfs4.BindConnToSessionArgs{SessionID: w.session(), Dir: uint32(w.pick(8))}, Peer{Conn: ConnID(w.pick(5))})
 	case 17:
 		w.tab.ConnClosed(ConnID(w.pick(5)))
 	case 18:
@@ -296,9 +296,9 @@ func (w *world) rare() error {
 	case 0:
 		w.drop(id)
 	case 1, 2:
-		w.tab.DestroySession(w.session(), nil)
+		w.tab.DestroySession(w.session(), nil, Peer{})
 	case 3:
-		if _, status := w.tab.DestroyClientID(id); status == nfs4.OK {
+		if _, status := w.tab.DestroyClientID(id, Peer{}); status == nfs4.OK {
 			w.gone[id] = true
 			if w.state[id] {
 				return fmt.Errorf("%#x had state", id)

@@ -18,6 +18,10 @@ type Request struct {
 	// Fingerprint is a cheap hash over the principal and the request, without
 	// what may differ in a retry (XID). 0: unknown, never compared.
 	Fingerprint uint64
+	// Principal is who asks, if Protected: only then it may be a machine
+	// credential.
+	Principal Principal
+	Protected bool
 }
 
 // SeqVerdict is the answer to SEQUENCE. Exactly one holds: Slot is not nil
@@ -38,6 +42,9 @@ type SeqVerdict struct {
 	// included. A reply over the first is NFS4ERR_REP_TOO_BIG; if sa_cachethis
 	// was set, one over the second is NFS4ERR_REP_TOO_BIG_TO_CACHE.
 	MaxResponse, MaxCached uint32
+	// Allow are the operations that the request may do on behalf of others, for
+	// it is made with the client's machine credential (SP4_MACH_CRED).
+	Allow nfs4.Bitmap
 }
 
 // Slot is one slot of a fore channel's slot table (RFC 8881 section 2.10.6.1).
@@ -60,6 +67,8 @@ type Slot struct {
 
 // Sequence decides SEQUENCE (RFC 8881 section 18.46), binds the connection to
 // the session's fore channel, and renews the lease. Errors: NFS4ERR_BADSESSION,
+// NFS4ERR_CONN_NOT_BOUND_TO_SESSION (a protected client's connections are bound by
+// its machine credential alone, section 2.10.3.1),
 // NFS4ERR_DEADSESSION (being destroyed), NFS4ERR_TOO_MANY_OPS,
 // NFS4ERR_REQ_TOO_BIG, NFS4ERR_REP_TOO_BIG, NFS4ERR_REP_TOO_BIG_TO_CACHE,
 // NFS4ERR_BADSLOT, NFS4ERR_BAD_HIGH_SLOT, NFS4ERR_DELAY (the same request is
@@ -71,6 +80,11 @@ func (t *Table) Sequence(now time.Time, a *nfs4.SequenceArgs, r Request) (v SeqV
 		v.Status = nfs4.ErrBadSession
 		return v
 	}
+	bound := s.find(r.Conn) >= 0
+	if !bound && s.client.machine {
+		v.Status = nfs4.ErrConnNotBoundToSession
+		return v
+	}
 	if v.Status = s.accepts(a, r); v.Status != nfs4.OK {
 		return v
 	}
@@ -78,7 +92,7 @@ func (t *Table) Sequence(now time.Time, a *nfs4.SequenceArgs, r Request) (v SeqV
 	if v.Status = slot.admit(a.SequenceID, r.Fingerprint); v.Status != nfs4.OK {
 		return v
 	}
-	if s.find(r.Conn) < 0 {
+	if !bound {
 		t.bind(s, r.Conn, dirFore)
 	}
 	c := s.client
@@ -101,6 +115,9 @@ func (t *Table) Sequence(now time.Time, a *nfs4.SequenceArgs, r Request) (v SeqV
 	s.busy++
 	c.busy++
 	v.Slot, v.Client, v.Cache = slot, c.id, slot.keep
+	if r.Protected && c.isMachine(r.Principal, true) {
+		v.Allow = c.allow
+	}
 	v.MaxResponse, v.MaxCached = s.fore.MaxResponseSize, s.cached
 	v.Res = nfs4.SequenceRes{
 		SessionID: s.id, SequenceID: a.SequenceID, SlotID: a.SlotID,

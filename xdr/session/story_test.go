@@ -40,6 +40,7 @@ func newStory(t *testing.T) *story {
 		Scope:        []byte("scope"),
 		Role:         nfs4.ExchgidFlagUsePNFSMDS,
 		Echo:         nfs4.ExchgidFlagSuppMovedRefer,
+		MachAllow:    []nfs4.OpNum{nfs4.OpClose, nfs4.OpCommit, nfs4.OpLockU, nfs4.OpWrite, nfs4.OpLayoutReturn},
 		HasState:     func(id nfs4.ClientID) bool { return s.state[id] },
 	}
 	s.tab = New(s.cfg)
@@ -139,12 +140,16 @@ func (s *story) sessionName(id nfs4.SessionID) string {
 }
 
 func (a args) peer() Peer {
-	return Peer{
+	p := Peer{
 		Conn:      ConnID(a.num("conn", 1)),
 		Principal: Principal{Flavor: 1, UID: a.u32("princ", 0)},
 		Remote:    "192.0.2." + a.str("conn", "1"),
 		Minor:     2,
 	}
+	if name := a.str("gss", ""); name != "" {
+		p.Principal, p.Protected = Principal{Flavor: 6, Name: name}, a.has("protected")
+	}
+	return p
 }
 
 var flagNames = map[uint32]string{
@@ -198,6 +203,13 @@ func (s *story) exchange(a args) string {
 		e.Flags |= nfs4.ExchgidFlagUpdConfirmedRecA
 	}
 	e.StateProtect.How = nfs4.StateProtectHow(a.num("sp", 0))
+	for _, n := range strings.FieldsFunc(a.str("allow", ""), func(r rune) bool { return r == '+' }) {
+		op, err := strconv.ParseUint(n, 10, 32)
+		if err != nil {
+			a.d.Fatalf(s.t, "%v", err)
+		}
+		e.StateProtect.MachOps.MustAllow.Set(nfs4.Attr(op))
+	}
 	if impl := a.str("impl", ""); impl != "" {
 		e.ClientImplID = []nfs4.ImplID{{Domain: []byte("kernel.org"), Name: []byte(impl)}}
 	}
@@ -206,10 +218,23 @@ func (s *story) exchange(a args) string {
 		return v.Status.String()
 	}
 	out := fmt.Sprintf("%s seq=%d flags=%#x", s.clientName(v.Res.ClientID), v.Res.SequenceID, v.Res.Flags)
+	if p := v.Res.StateProtect; p.How != nfs4.StateProtectNone {
+		out += fmt.Sprintf(" sp=%d enforce=%v allow=%v", p.How, opNames(p.MachOps.MustEnforce), opNames(p.MachOps.MustAllow))
+	}
 	if v.Dropped != 0 {
 		out += " dropped=" + s.clientName(v.Dropped)
 	}
 	return out
+}
+
+// opNames are the names of operations in a bitmap.
+func opNames(b nfs4.Bitmap) (names []string) {
+	for n := range nfs4.Attr(96) {
+		if b.Has(n) {
+			names = append(names, nfs4.OpNum(n).String())
+		}
+	}
+	return names
 }
 
 // plan is the first half of CREATE_SESSION.
@@ -285,8 +310,10 @@ func (s *story) sequence(a args) string {
 		CacheThis: a.has("cache"),
 	}
 	q.HighestSlotID = a.u32("high", q.SlotID)
+	from := a.peer()
 	v := s.tab.Sequence(s.now, &q, Request{
-		Conn: ConnID(a.num("conn", 1)), Ops: int(a.num("ops", 3)), Bytes: int(a.num("bytes", 200)), Fingerprint: a.num("fp", 0),
+		Conn: from.Conn, Ops: int(a.num("ops", 3)), Bytes: int(a.num("bytes", 200)), Fingerprint: a.num("fp", 0),
+		Principal: from.Principal, Protected: from.Protected,
 	})
 	switch {
 	case v.Replay != nil:
@@ -297,6 +324,9 @@ func (s *story) sequence(a args) string {
 	out := fmt.Sprintf("run high=%d target=%d flags=%s", v.Res.HighestSlotID, v.Res.TargetHighestSlotID, flagString(v.Res.StatusFlags))
 	if v.Cache {
 		out += " cache"
+	}
+	if !v.Allow.IsZero() {
+		out += fmt.Sprintf(" allow=%v", opNames(v.Allow))
 	}
 	if a.has("reply") {
 		s.tab.Done(s.now, v.Slot, []byte(a.str("reply", "")))
@@ -313,7 +343,7 @@ func (s *story) slot(a args) *Slot {
 func (s *story) bind(a args) string {
 	res, status := s.tab.BindConn(&nfs4.BindConnToSessionArgs{
 		SessionID: s.session(a, a.first()), Dir: a.u32("dir", nfs4.BindForeOrBoth),
-	}, ConnID(a.num("conn", 1)))
+	}, a.peer())
 	if status != nfs4.OK {
 		return status.String()
 	}
@@ -401,9 +431,9 @@ func (s *story) runMore(a args) string {
 		if a.has("own") {
 			own = s.slot(a)
 		}
-		return s.tab.DestroySession(s.session(a, a.first()), own).String()
+		return s.tab.DestroySession(s.session(a, a.first()), own, a.peer()).String()
 	case "destroy-client":
-		confirmed, status := s.tab.DestroyClientID(s.client(a, a.first()))
+		confirmed, status := s.tab.DestroyClientID(s.client(a, a.first()), a.peer())
 		return fmt.Sprintf("%v confirmed=%t", status, confirmed)
 	case "advance":
 		d, err := time.ParseDuration(a.first())

@@ -24,6 +24,7 @@ type Principal struct {
 type Peer struct {
 	Conn      ConnID
 	Principal Principal
+	Protected bool   // the request's integrity is (RPCSEC_GSS)
 	Remote    string // address, for ClientInfo only
 	Minor     uint32 // minor version of the COMPOUND
 }
@@ -67,6 +68,8 @@ type client struct {
 	owner     string
 	verifier  nfs4.Verifier
 	principal Principal
+	machine   bool        // SP4_MACH_CRED: principal is the machine credential
+	allow     nfs4.Bitmap // what it may do for others
 	confirmed bool
 
 	implName, implDomain, remote string
