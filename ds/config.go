@@ -46,6 +46,13 @@ type Config struct {
 	// all of them together, in bytes: at least 1 MiB. 0 is the default of
 	// xdr/session, 1 GiB.
 	ReplyCache int64
+	// Krb5Keytab is a file with the keys of nfs/HOST, for clients that
+	// authenticate by Kerberos. None: they cannot. It is read again when it
+	// changes. What they may do is said by their filehandles, as ever.
+	Krb5Keytab string
+	// Krb5Contexts bounds their security contexts: 16384, some 1 KiB each.
+	Krb5Contexts int
+
 	// Fences bounds the fences; zero is fence.DefaultLimits.
 	Fences fence.Limits
 
@@ -94,7 +101,7 @@ func (c *Config) Validate() error {
 	if len(c.Name) > maxName {
 		bad("name of %d bytes, want at most %d", len(c.Name), maxName)
 	}
-	if c.MaxConns < 0 || c.MaxClients < 0 || c.OpenFiles < 0 || c.Fences.Clients < 0 || c.Fences.Objects < 0 {
+	if c.MaxConns < 0 || c.MaxClients < 0 || c.OpenFiles < 0 || c.Krb5Contexts < 0 || c.Fences.Clients < 0 || c.Fences.Objects < 0 {
 		bad("a limit below 0")
 	}
 	if c.ReplyCache != 0 && c.ReplyCache < minReplies {

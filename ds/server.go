@@ -22,6 +22,8 @@ import (
 	"manifold/xdr/compound"
 	"manifold/xdr/nfs4"
 	"manifold/xdr/rpc"
+	"manifold/xdr/rpc/gss"
+	"manifold/xdr/rpc/gss/krb5"
 	"manifold/xdr/rpc/tcp"
 	"manifold/xdr/session"
 )
@@ -40,8 +42,10 @@ type Server struct {
 	ops     *op.Ops
 	start   uint32
 	sockets []*socket
-	hello   control.Hello
-	agent   *control.Agent // from Run on
+	// acceptor authenticates clients by Kerberos; nil: none can.
+	acceptor rpc.Acceptor
+	hello    control.Hello
+	agent    *control.Agent // from Run on
 
 	// Of the agent's goroutine.
 	member member
@@ -105,6 +109,12 @@ func (s *Server) open() (err error) {
 		Store: s.store, Gate: s.fences.gate, Failed: s.failed,
 		FileSize: func(ctx context.Context, o layout.Object) (uint64, error) { return s.agent.FileSize(ctx, o) },
 	})
+	if s.cfg.Krb5Keytab != "" {
+		s.acceptor, err = krb5.NewAcceptor(s.cfg.Krb5Keytab, gss.Config{MaxContexts: s.cfg.Krb5Contexts, Log: s.log})
+		if err != nil {
+			return err
+		}
+	}
 	for _, addr := range s.cfg.Listen {
 		sock, err := bind(s.ctx, addr)
 		if err != nil {
@@ -190,7 +200,7 @@ func (s *Server) startServing() {
 		Sessions: session.New(s.sessions()), Observer: s.cfg.Operations, Log: s.log, Now: time.Now,
 	}, s.ops.Table())
 	s.nfs = tcp.NewServer(s.engine, tcp.Config{
-		RPC: &rpc.Config{Log: s.log, Observer: s.cfg.Connections, FirstRecord: firstRecord}, MaxConns: s.cfg.MaxConns,
+		RPC: &rpc.Config{Log: s.log, Observer: s.cfg.Connections, Acceptor: s.acceptor, FirstRecord: firstRecord}, MaxConns: s.cfg.MaxConns,
 	})
 	for _, sock := range s.sockets {
 		ln, err := sock.listen()
@@ -220,6 +230,7 @@ func (s *Server) sessions() session.Config {
 		Role:  nfs4.ExchgidFlagUsePNFSDS,
 		Echo:  nfs4.ExchgidFlagSuppMovedRefer | nfs4.ExchgidFlagBindPrincStateid,
 		Lease: s.lease, MaxClients: s.cfg.MaxClients, MaxCacheBytes: s.cfg.ReplyCache,
+		MachAllow: []nfs4.OpNum{nfs4.OpWrite, nfs4.OpCommit},
 	}
 	rand.Read(cfg.Seed[:]) // never fails (crypto/rand)
 	return cfg

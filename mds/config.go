@@ -128,6 +128,16 @@ type Config struct {
 	// UTF8Names refuses new names that are not UTF-8. Names that are there already
 	// stay what they are.
 	UTF8Names bool
+	// Krb5Keytab is a file with the keys of nfs/HOST, for clients that
+	// authenticate by Kerberos. None: they cannot. It is read again when it
+	// changes. Whether they may is said by Exports.
+	Krb5Keytab string
+	// Krb5Realm is the realm whose principals are users of this machine: the
+	// default realm of krb5.conf.
+	Krb5Realm string
+	// Krb5Contexts bounds the security contexts of all clients together: 16384,
+	// some 1 KiB each.
+	Krb5Contexts int
 }
 
 // Options are a Server's surroundings. Nil ones are silent.
@@ -186,10 +196,12 @@ func (c Config) Validate() error {
 	bad(c.Grace >= 0 && c.Grace <= 2*time.Hour, "grace: %v is not between 0 and 2h", c.Grace)
 	bad(validUnit(c.StripeUnit), "stripe unit: %d is not a multiple of %d up to %d", c.StripeUnit, unitGranule, maxUnit)
 	bad(c.Width >= 0 && c.Width <= maxWidth, "width: %d is not between 0 and %d", c.Width, maxWidth)
+	bad(c.Krb5Realm == "" || c.Krb5Keytab != "", "krb5 realm: of no use without krb5 keytab")
 	bad(c.Token == "" || len(c.Token) >= 16, "token: shorter than 16 bytes")
+	bad(c.Krb5Contexts >= 0, "limit of krb5 contexts: %d is negative", c.Krb5Contexts)
 	c.Limits.validate(bad)
 	bad(c.ReplyCache >= minReplies, "reply cache: %d bytes are fewer than %d", c.ReplyCache, minReplies)
-	if err := checkExports(c.Exports); err != nil {
+	if err := checkExports(c.Exports, c.Krb5Keytab != ""); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -3,6 +3,7 @@ package mds
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -20,11 +21,12 @@ const (
 
 // ParseExport reads a rule as it is written:
 //
-//	clients=10.0.0.0/8,192.168.1.7,access=ro,squash=root,anon_uid=65534,anon_gid=65534
+//	clients=10.0.0.0/8,192.168.1.7,access=ro,squash=root,anon_uid=65534,anon_gid=65534,sec=sys:krb5
 //
 // Each part may be left out. clients: addresses and networks; nothing or * for
 // every address. access: rw or ro; rw. squash: none, root or all; none. anon_uid
-// and anon_gid: who those are that are squashed; 65534.
+// and anon_gid: who those are that are squashed; 65534. sec: how users
+// authenticate, of sys, krb5, krb5i and krb5p, best first; sys.
 func ParseExport(text string) (ExportRule, error) {
 	r := ExportRule{AnonUID: op.Nobody, AnonGID: op.Nobody}
 	seen, key := map[string]bool{}, ""
@@ -36,7 +38,7 @@ func ParseExport(text string) (ExportRule, error) {
 			}
 			seen[key], value = true, v
 		} else if key != "clients" { // which is a list
-			return r, fmt.Errorf("%q is not KEY=VALUE, with the keys clients, access, squash, anon_uid and anon_gid", strings.TrimSpace(part))
+			return r, fmt.Errorf("%q is not KEY=VALUE, with the keys clients, access, squash, anon_uid, anon_gid and sec", strings.TrimSpace(part))
 		}
 		if err := set(&r, key, strings.TrimSpace(value)); err != nil {
 			return r, err
@@ -72,10 +74,29 @@ func set(r *ExportRule, key, value string) (err error) {
 		r.AnonUID, err = parseID(key, value)
 	case "anon_gid":
 		r.AnonGID, err = parseID(key, value)
+	case "sec":
+		r.Sec, err = parseSec(value)
 	default:
-		return fmt.Errorf("unknown key %q; the keys are clients, access, squash, anon_uid and anon_gid", key)
+		return fmt.Errorf("unknown key %q; the keys are clients, access, squash, anon_uid, anon_gid and sec", key)
 	}
 	return err
+}
+
+// parseSec reads a list of security flavours.
+func parseSec(value string) ([]op.Sec, error) {
+	known := map[string]op.Sec{"sys": op.SecSys, "krb5": op.SecKrb5, "krb5i": op.SecKrb5i, "krb5p": op.SecKrb5p}
+	var list []op.Sec
+	for _, name := range strings.Split(value, ":") {
+		sec, ok := known[strings.TrimSpace(name)]
+		if !ok {
+			return nil, fmt.Errorf("sec: %q is none of sys, krb5, krb5i and krb5p", name)
+		}
+		if slices.Contains(list, sec) {
+			return nil, fmt.Errorf("sec: %s is said twice", name)
+		}
+		list = append(list, sec)
+	}
+	return list, nil
 }
 
 func parseID(key, value string) (uint32, error) {
@@ -111,14 +132,18 @@ func parseClient(text string) (netip.Prefix, error) {
 	return p, nil
 }
 
-// checkExports says what is wrong with the rules together.
-func checkExports(rules []ExportRule) error {
+// checkExports says what is wrong with the rules together. kerberos: there is a
+// keytab.
+func checkExports(rules []ExportRule, kerberos bool) error {
 	if len(rules) > maxRules {
 		return fmt.Errorf("exports: %d rules, more than %d", len(rules), maxRules)
 	}
 	clients := 0
 	for i, r := range rules {
 		clients += len(r.Clients)
+		if !kerberos && slices.ContainsFunc(r.Sec, func(s op.Sec) bool { return s != op.SecSys }) {
+			return fmt.Errorf("exports: rule %d: sec: Kerberos needs krb5-keytab", i+1)
+		}
 		if len(r.Clients) == 0 && i < len(rules)-1 {
 			return fmt.Errorf("exports: rule %d is for every client, so that the %d after it never count: put it last", i+1, len(rules)-1-i)
 		}

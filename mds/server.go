@@ -17,6 +17,7 @@ import (
 	"manifold/layout/control"
 	"manifold/layout/files"
 	"manifold/mds/fleet"
+	"manifold/mds/ns"
 	"manifold/mds/op"
 	"manifold/mds/outbox"
 	"manifold/mds/proxy"
@@ -26,6 +27,8 @@ import (
 	"manifold/xdr/compound"
 	"manifold/xdr/nfs4"
 	"manifold/xdr/rpc"
+	"manifold/xdr/rpc/gss"
+	"manifold/xdr/rpc/gss/krb5"
 	"manifold/xdr/rpc/tcp"
 	"manifold/xdr/session"
 )
@@ -124,12 +127,16 @@ func (s *Server) wire(ctx context.Context) (err error) {
 		Keys: func() *layout.Keyring { return keys }, Paths: s.fleet.Paths, Up: s.fleet.Serves, Log: s.log,
 		Owner: fmt.Appendf(nil, "manifold mds %x", s.service.rec.ClusterID),
 	})
+	users, err := s.users()
+	if err != nil {
+		return err
+	}
 	var boot nfs4.Verifier
 	rand.Read(boot[:])
 	s.ops = op.New(op.Config{Lease: s.cfg.Lease, NoProxyIO: s.cfg.NoProxyIO, Patience: patience, MaxIgnored: s.cfg.MaxIgnored, Exports: s.cfg.Exports, UTF8Names: s.cfg.UTF8Names}, op.Parts{
 		Store: s.store, Volume: s.service.volume, Keys: func() *layout.Keyring { return keys }, State: core,
 		Fleet: s.fleet, Outbox: s.outbox, Proxy: s.proxy, Size: s.proxy.Size, Driver: files.Driver{}, Log: s.log, Now: time.Now,
-		Groups: s.groups(),
+		Groups: s.groups(), Users: users,
 	}, boot, s.service.old)
 	s.compound = compound.New(compound.Config{
 		Sessions: session.New(s.sessionConfig()), Hooks: s.ops.Hooks(), Observer: s.opt.Ops, Log: s.log, Now: time.Now,
@@ -137,8 +144,30 @@ func (s *Server) wire(ctx context.Context) (err error) {
 	s.ops.Serve(s.compound)
 	s.fleet.Moved = s.ops.Moved
 	s.rpc = &rpc.Config{Log: s.log, Observer: s.opt.RPC}
+	if s.cfg.Krb5Keytab != "" {
+		s.rpc.Acceptor, err = krb5.NewAcceptor(s.cfg.Krb5Keytab, gss.Config{MaxContexts: s.cfg.Krb5Contexts, Log: s.log})
+		if err != nil {
+			return err
+		}
+	}
 	s.nfs = tcp.NewServer(s.compound, s.cfg.Limits.tcp(s.rpc))
 	return nil
+}
+
+// users returns what says who Kerberos principals are, nil without Kerberos.
+func (s *Server) users() (func(principal string) (ns.Cred, bool), error) {
+	if s.cfg.Krb5Keytab == "" {
+		return nil, nil
+	}
+	realm := s.cfg.Krb5Realm
+	if realm == "" {
+		var err error
+		if realm, err = krb5.DefaultRealm(krb5.ConfigFile()); err != nil {
+			return nil, fmt.Errorf("the Kerberos realm is not given, and not known: %w", err)
+		}
+	}
+	s.log.Info("clients may use Kerberos, as their exports say", zap.String("keytab", s.cfg.Krb5Keytab), zap.String("realm", realm))
+	return newUsers(realm, s.log).of, nil
 }
 
 // groups returns what looks users' groups up, nil for what clients send.
@@ -174,6 +203,7 @@ func (s *Server) sessionConfig() session.Config {
 		ClientIDHigh: s.service.rec.Boots, Lease: s.cfg.Lease, Role: nfs4.ExchgidFlagUsePNFSMDS,
 		Owner: nfs4.ServerOwner{MajorID: s.service.rec.ClusterID[:]}, Scope: s.service.rec.ClusterID[:],
 		HasState: s.ops.HasState, MaxCacheBytes: s.cfg.ReplyCache,
+		MachAllow: op.MachineMay(),
 	}
 	s.cfg.Limits.sessions(&cfg)
 	rand.Read(cfg.Seed[:])

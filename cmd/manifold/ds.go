@@ -60,6 +60,8 @@ join.token, and serves clients at --listen.` + settingsHelp,
 	fs.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the join token")
 	fs.Var(&f.replies, "reply-cache", "`SIZE` of memory for replies that clients may ask for again, at least 1MiB (default 1GiB)")
 	fs.StringVar(&f.cfg.Name, "id", "", "`NAME` of the data server, one of its own (default: the data folder's)")
+	fs.StringVar(&f.cfg.Krb5Keytab, "krb5-keytab", "", "`FILE` with the keys of nfs/HOST, for clients that use Kerberos")
+	fs.IntVar(&f.cfg.Krb5Contexts, "krb5-contexts", 0, "`N` security contexts of clients are kept at most (default: 16384)")
 	return cmd
 }
 

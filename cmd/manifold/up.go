@@ -199,6 +199,7 @@ func (u *upFlags) members(ctx context.Context, app *boot.App, srv *mds.Server, b
 		cfg := ds.Config{
 			Data: b.path(name), Listen: listen[i : i+1], MDS: srv.ControlAddr().String(), Token: srv.Token(), Name: name,
 			ReplyCache: u.cfg.ReplyCache,
+			Krb5Keytab: u.cfg.Krb5Keytab, Krb5Contexts: u.cfg.Krb5Contexts,
 		}
 		dsSurround(&cfg, app)
 		cfg.Log = cfg.Log.With(zap.String("data_server", name))

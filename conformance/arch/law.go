@@ -24,6 +24,8 @@ func law() []row {
 		{"xdr/nfs4", []string{"xdr"}, "types and their codecs"},
 		{"xdr/nfs3", []string{"xdr"}, "types and their codecs"},
 		{"xdr/rpc", []string{"xdr"}, "RPC carries bodies and never looks into them"},
+		{"xdr/rpc/gss/krb5", []string{"xdr/rpc/gss"}, "a mechanism makes contexts for its flavour"},
+		{"xdr/rpc/gss/krb5/kdctest", nil, "a KDC for tests"},
 		{"xdr/rpc/*", []string{"xdr/rpc"}, "a transport or an auth flavour knows RPC alone"},
 		{"xdr/session", []string{"xdr/nfs4"}, "sessions are decided without I/O"},
 		{"xdr/compound", []string{"xdr/session", "xdr/rpc", "xdr/nfs4"}, "the engine knows rules, not operations"},
@@ -69,6 +71,7 @@ func only() []row {
 		{"github.com/willscott/go-nfs/...", []string{"ds/nfs3", "mds/nfs3"}, "NFSv3 is a face"},
 		{"go.etcd.io/bbolt/...", []string{"mds/store/bolt"}, "one store, one adapter"},
 		{"go.etcd.io/etcd/...", []string{"mds/store/etcd"}, "one store, one adapter"},
+		{"github.com/jcmturner/...", []string{"xdr/rpc/gss/krb5"}, "one mechanism, one adapter"},
 		{"google.golang.org/grpc/...", []string{"layout/control/...", "mds/admin/...", "cmd/..."}, "gRPC is for control and administration, not for NFS"},
 	}
 }

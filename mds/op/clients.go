@@ -24,10 +24,24 @@ func (o *Ops) Hooks() compound.Hooks {
 	return compound.Hooks{Confirm: o.confirm, Drop: o.drop, Lapsed: o.lapsed, Renewed: o.renewed, ReclaimComplete: o.reclaimComplete}
 }
 
-// RecordName is the name under which a client is on record: only the same
-// owner in the same boot may reclaim (RFC 8881 section 8.4.2.1).
-func RecordName(owner []byte, verifier nfs4.Verifier) string {
-	return string(verifier[:]) + string(owner)
+// who is a client over all its boots, as far as what is on record is concerned:
+// its owner, and who said so. Another principal that names the same owner has no
+// part in what it left.
+func who(owner, principal []byte) string { return string(owner) + "\x00" + string(principal) }
+
+// recordName is the name under which a client is on record: only the same client
+// in the same boot may reclaim (RFC 8881 section 8.4.2.1).
+func recordName(verifier nfs4.Verifier, who string) string { return string(verifier[:]) + who }
+
+// principalOf writes a principal for a client's record. One that protects its
+// state (SP4_MACH_CRED) is not the same as one that does not: what is on record
+// is not to be had for less than it was put there for.
+func principalOf(rec *session.ClientRecord) []byte {
+	b := fmt.Appendf(nil, "%d:%d:%s", rec.Principal.Flavor, rec.Principal.UID, rec.Principal.Name)
+	if rec.Machine {
+		b = append(b, ":machine"...)
+	}
+	return b
 }
 
 // HasState says whether a client holds anything.
@@ -41,7 +55,9 @@ func (o *Ops) HasState(id nfs4.ClientID) bool {
 // confirm puts a client on record and lets it have state. Records of the same
 // owner from before the start stay until it has reclaimed: see retire.
 func (o *Ops) confirm(ctx context.Context, rec session.ClientRecord) (mayReclaim bool, err error) {
-	name := RecordName(rec.OwnerID, rec.Verifier)
+	principal := principalOf(&rec)
+	client := who(rec.OwnerID, principal)
+	name := recordName(rec.Verifier, client)
 	o.mu.Lock()
 	mayReclaim, s := o.State.AddClient(o.Now(), rec.ID, name)
 	o.mu.Unlock()
@@ -56,8 +72,7 @@ func (o *Ops) confirm(ctx context.Context, rec session.ClientRecord) (mayReclaim
 	}
 	err = o.Store.Update(ctx, func(tx store.Tx) error {
 		return o.Cluster.PutClient(tx, ns.ClientRecord{
-			ID: rec.ID, Owner: rec.OwnerID, Verifier: rec.Verifier,
-			Principal: fmt.Appendf(nil, "%d:%d:%s", rec.Principal.Flavor, rec.Principal.UID, rec.Principal.Name),
+			ID: rec.ID, Owner: rec.OwnerID, Verifier: rec.Verifier, Principal: principal,
 		})
 	})
 	if err != nil {
@@ -68,15 +83,15 @@ func (o *Ops) confirm(ctx context.Context, rec session.ClientRecord) (mayReclaim
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if ids := o.old[string(rec.OwnerID)]; len(ids) > 0 {
+	if ids := o.old[client]; len(ids) > 0 {
 		o.heirs[rec.ID] = ids
-		delete(o.old, string(rec.OwnerID))
+		delete(o.old, client)
 	}
 	// An earlier boot of the same client has nothing left to reclaim, so grace
 	// need not wait for it.
 	_, _, waiting := o.State.Grace(o.Now())
 	for _, other := range waiting {
-		if other != name && other[len(rec.Verifier):] == string(rec.OwnerID) {
+		if other != name && other[len(rec.Verifier):] == client {
 			o.State.Unrecord(other)
 			o.wake()
 		}
@@ -336,15 +351,16 @@ func (o *Ops) endGrace(ctx context.Context, lost int) {
 }
 
 // LoadRecords reads the clients that had state before the start: their names for
-// state.New, and their client ids by owner, for New. One that has not said
+// state.New, and their client ids by client, for New. One that has not said
 // RECLAIM_COMPLETE has nothing, and one that is barred may not reclaim what it
 // has; but only it knows which it is.
 func LoadRecords(tx store.Tx, c ns.Cluster) (record map[string]bool, old map[string][]nfs4.ClientID, err error) {
 	record, old = map[string]bool{}, map[string][]nfs4.ClientID{}
 	err = c.ScanClients(tx, func(r ns.ClientRecord) (bool, error) {
-		name := RecordName(r.Owner, r.Verifier)
+		client := who(r.Owner, r.Principal)
+		name := recordName(r.Verifier, client)
 		record[name] = record[name] || r.Complete
-		old[string(r.Owner)] = append(old[string(r.Owner)], r.ID)
+		old[client] = append(old[client], r.ID)
 		return true, nil
 	})
 	return record, old, err

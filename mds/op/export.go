@@ -51,6 +51,8 @@ type ExportRule struct {
 	// permission is checked: SquashRoot those that are 0, supplementary ones too.
 	Squash           Squash
 	AnonUID, AnonGID uint32
+	// Sec are the ways to authenticate that are taken, best first. None: SecSys.
+	Sec []Sec
 }
 
 // Nobody is the uid and gid of callers without a credential, and customary
@@ -125,10 +127,18 @@ func (o *Ops) arrive(c *compound.Call, fh nfs4.FH, h layout.Handle) {
 	c.SetFH(fh, p)
 }
 
-// identity is who calls by the credential: nobody without AUTH_SYS.
+// identity is who calls by the credential: nobody without one, or with one of
+// somebody who is not known here.
 func (o *Ops) identity(c *compound.Call) ns.Cred {
-	if c.Cred.Flavor != rpc.AuthSys {
-		return ns.Cred{UID: Nobody, GID: Nobody}
+	nobody := ns.Cred{UID: Nobody, GID: Nobody}
+	switch {
+	case c.Cred.Flavor == rpc.AuthGSS && o.Users != nil:
+		if who, ok := o.Users(c.Cred.GSS.Principal); ok {
+			return who
+		}
+		return nobody
+	case c.Cred.Flavor != rpc.AuthSys:
+		return nobody
 	}
 	who := ns.Cred{UID: c.Cred.Sys.UID, GID: c.Cred.Sys.GID, GIDs: c.Cred.Sys.GIDs}
 	if o.Groups != nil {
@@ -166,12 +176,26 @@ func (o *Ops) exported(t compound.Table) compound.Table {
 	for num, row := range t {
 		run := row.Run
 		switch num {
+		case nfs4.OpPutFH, nfs4.OpPutRootFH, nfs4.OpPutPubFH:
+			row.Run = func(ctx context.Context, c *compound.Call, d *xdr.Decoder, e *xdr.Encoder) nfs4.Status {
+				if s := run(ctx, c, d, e); s != nfs4.OK {
+					return s
+				}
+				return secured(c, follower(d))
+			}
+		case nfs4.OpSecinfo, nfs4.OpSecinfoNoName: // which tell what to do better
+			row.Run = func(ctx context.Context, c *compound.Call, d *xdr.Decoder, e *xdr.Encoder) nfs4.Status {
+				if s := o.addressed(c); s != nfs4.OK {
+					return s
+				}
+				return run(ctx, c, d, e)
+			}
 		case nfs4.OpClose, nfs4.OpOpenDowngrade, nfs4.OpLockU, nfs4.OpDelegReturn, nfs4.OpLayoutReturn:
 			continue // who gives back is never refused
 		case nfs4.OpSetattr, nfs4.OpCreate, nfs4.OpRemove, nfs4.OpRename, nfs4.OpLink, nfs4.OpSetXattr,
 			nfs4.OpRemoveXattr, nfs4.OpWrite, nfs4.OpLayoutCommit:
 			row.Run = func(ctx context.Context, c *compound.Call, d *xdr.Decoder, e *xdr.Encoder) nfs4.Status {
-				s := o.admitted(c)
+				s := o.admitted(c, num)
 				switch {
 				case s != nfs4.OK:
 					return s
@@ -192,7 +216,7 @@ func (o *Ops) exported(t compound.Table) compound.Table {
 				continue
 			}
 			row.Run = func(ctx context.Context, c *compound.Call, d *xdr.Decoder, e *xdr.Encoder) nfs4.Status {
-				if s := o.admitted(c); s != nfs4.OK {
+				if s := o.admitted(c, num); s != nfs4.OK {
 					return s
 				}
 				return run(ctx, c, d, e)
@@ -203,9 +227,19 @@ func (o *Ops) exported(t compound.Table) compound.Table {
 	return t
 }
 
-// admitted is NFS4ERR_ACCESS if the caller's address may not use the current
+// admitted says whether the caller may do an operation on the current file, as
+// far as the file's export is concerned: NFS4ERR_ACCESS for an address that may
+// not use it, NFS4ERR_WRONGSEC for a way to authenticate that is not taken.
+func (o *Ops) admitted(c *compound.Call, num nfs4.OpNum) nfs4.Status {
+	if s := o.addressed(c); s != nfs4.OK || c.Machine(num) {
+		return s
+	}
+	return secured(c, nfs4.OpIllegal)
+}
+
+// addressed is NFS4ERR_ACCESS if the caller's address may not use the current
 // file's export.
-func (o *Ops) admitted(c *compound.Call) nfs4.Status {
+func (o *Ops) addressed(c *compound.Call) nfs4.Status {
 	if c.File.(*place).rule != nil {
 		return nfs4.OK
 	}

@@ -70,8 +70,11 @@ type Parts struct {
 	// they are not known, and the list counts. The slice is not the caller's to
 	// change. Nil: the list counts.
 	Groups func(uid uint32) ([]uint32, bool)
-	Log    *zap.Logger
-	Now    func() time.Time
+	// Users says who a Kerberos principal is. False, after not too long: nobody
+	// that is known here. Nil: nobody is.
+	Users func(principal string) (ns.Cred, bool)
+	Log   *zap.Logger
+	Now   func() time.Time
 }
 
 // Config says how operations behave.
@@ -118,7 +121,7 @@ type Ops struct {
 	deaf     map[nfs4.ClientID]int                    // recalls that a client ignored since it last heeded one
 	given    map[uint64]given                         // delegations to write, by file
 	watchers map[nfs4.DeviceID]map[nfs4.ClientID]bool // who is told that a device is gone
-	old      map[string][]nfs4.ClientID               // client ids from before the start, by owner
+	old      map[string][]nfs4.ClientID               // client ids from before the start, by who
 	heirs    map[nfs4.ClientID][]nfs4.ClientID        // those of who came back and reclaims
 	retired  []nfs4.ClientID                          // those that are fenced, until grace is over
 	settled  chan struct{}                            // closed when no client may reclaim and all retired ones are being fenced

@@ -8,18 +8,16 @@ import (
 	"manifold/xdr/nfs4"
 )
 
-// flavors are what clients may authenticate with, best first.
-func flavors() []nfs4.SecFlavor { return []nfs4.SecFlavor{{Flavor: nfs4.SecFlavorSys}} }
-
 // secinfo: RFC 8881 section 18.29. It consumes the current filehandle.
 func (o *Ops) secinfo(ctx context.Context, c *compound.Call, a *nfs4.SecinfoArgs, r *nfs4.SecinfoRes) nfs4.Status {
+	list := flavors(c)
 	s := o.view(ctx, func(tx store.Tx) error {
 		_, err := o.Volume.Lookup(tx, cred(c), here(c), a.Name)
 		return err
 	})
 	if s == nfs4.OK {
 		c.SetFH(nil, nil)
-		r.Flavors = flavors()
+		r.Flavors = list
 	}
 	return s
 }
@@ -35,7 +33,7 @@ func (o *Ops) secinfoNoName(ctx context.Context, c *compound.Call, a *nfs4.Secin
 	default:
 		return nfs4.ErrBadXDR
 	}
+	r.Flavors = flavors(c)
 	c.SetFH(nil, nil)
-	r.Flavors = flavors()
 	return nfs4.OK
 }

@@ -23,8 +23,12 @@ type Config struct {
 	Owner []byte
 	// Verifier tells this incarnation of the owner from earlier ones. Default: random.
 	Verifier nfs4.Verifier
-	// Cred is the principal of the session operations and of renewals.
+	// Cred is the principal of the session operations and of renewals. Its
+	// Initiator, if it is of RPCSEC_GSS, establishes security contexts.
 	Cred rpc.Cred
+	// Protect asks the server to protect the client id by Cred (SP4_MACH_CRED),
+	// with these operations allowed to Cred for others. Nil: SP4_NONE.
+	Protect *nfs4.Bitmap
 	// Role holds the ExchgidFlagUse... bits of EXCHANGE_ID.
 	Role uint32
 	// Slots is how many requests may be under way: 64. The server may grant fewer.

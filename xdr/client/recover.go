@@ -141,6 +141,10 @@ func (c *Client) exchangeID(ctx context.Context, conn *rpc.Conn, id *identity) e
 		ClientOwner: nfs4.ClientOwner{Verifier: c.cfg.Verifier, OwnerID: c.cfg.Owner},
 		Flags:       c.cfg.Role,
 	}
+	if c.cfg.Protect != nil {
+		args.StateProtect.How = nfs4.StateProtectMachCred
+		args.StateProtect.MachOps.MustAllow = *c.cfg.Protect
+	}
 	var res nfs4.ExchangeIDRes
 	status, err := c.patient(ctx, conn, Op{Num: nfs4.OpExchangeID, Args: &args, Res: &res})
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package krb5 is the Kerberos mechanism of package gss (RFC 4121), over a
 // library for tickets and cryptography.
 //
-// Its nouns: an Acceptor verifies the tickets that clients show, with the keys
+// Its nouns: a Mechanism verifies the tickets that clients show, with the keys
 // of a keytab; a Principal is a client, logged in at the KDC, that gets tickets
 // for services; a message context signs and encrypts with the subkey that the
 // acceptor chose. Encryption types: AES with SHA-1 (RFC 3962) and with SHA-2

@@ -12,7 +12,7 @@ import (
 )
 
 // ends makes both ends of a context with a real KDC.
-func ends(t *testing.T, p *Principal, a *Acceptor) (client, server gss.Context, acc gss.Accepted) {
+func ends(t *testing.T, p *Principal, a *Mechanism) (client, server gss.Context, acc gss.Accepted) {
 	t.Helper()
 	token, finish, err := p.Initiate("server.test")(context.Background())
 	if err != nil {
@@ -39,7 +39,7 @@ func TestContext(t *testing.T) {
 			suffix := "-" + enctype[3:6] + enctype[len(enctype)-3:]
 			keys := kdc.Keytab(t, enctype, "alice"+suffix)
 			host := kdc.Keytab(t, enctype, "nfs/server"+suffix+".test")
-			a, err := NewAcceptor(host)
+			a, err := NewMechanism(host)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,10 +138,10 @@ func TestRefusals(t *testing.T) {
 	kdc := kdctest.Start(t, "127.0.0.1:0")
 	user := kdc.Keytab(t, "", "alice")
 	host := kdc.Keytab(t, "", "nfs/server.test")
-	if _, err := NewAcceptor(user); err == nil {
+	if _, err := NewMechanism(user); err == nil {
 		t.Error("a keytab without a service's key is taken")
 	}
-	a, err := NewAcceptor(host)
+	a, err := NewMechanism(host)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestRefusals(t *testing.T) {
 	}
 	// A key of another service, or of another time, opens nothing.
 	other := kdc.Keytab(t, "", "nfs/other.test")
-	b, err := NewAcceptor(other)
+	b, err := NewMechanism(other)
 	if err != nil {
 		t.Fatal(err)
 	}

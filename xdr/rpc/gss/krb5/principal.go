@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/jcmturner/gokrb5/v8/client"
@@ -43,6 +44,14 @@ func Login(conf, name, keytabPath string) (*Principal, error) {
 
 // Close forgets the tickets.
 func (p *Principal) Close() { p.c.Destroy() }
+
+// ConfigFile is the configuration file of this machine.
+func ConfigFile() string {
+	if path := os.Getenv("KRB5_CONFIG"); path != "" {
+		return path
+	}
+	return "/etc/krb5.conf"
+}
 
 // DefaultRealm reads the default realm from a configuration file.
 func DefaultRealm(conf string) (string, error) {

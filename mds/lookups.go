@@ -3,8 +3,6 @@ package mds
 import (
 	"errors"
 	"fmt"
-	"os/user"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,51 +16,51 @@ const (
 	// groupsWait is how long a call waits for a look-up.
 	groupsWait = time.Second
 	// maxUsers bounds the users that are remembered, maxLookups the look-ups at
-	// once, maxGroups the groups of one user.
+	// once.
 	maxUsers   = 4096
 	maxLookups = 16
-	maxGroups  = 4096
 	// groupsPause is how long the log is spared another line on failures.
 	groupsPause = time.Minute
 )
 
-// groups knows the supplementary groups of users from the user database of this
-// machine. What cannot be had in time is not known.
-type groups struct {
-	lookup func(uid uint32) ([]uint32, error)
-	now    func() time.Time
-	wait   time.Duration
-	log    *zap.Logger
-	busy   chan struct{} // one for each look-up
+// lookups knows what the user database of this machine says of users, who are
+// named by a K. What cannot be had in time is not known.
+type lookups[K comparable, V any] struct {
+	lookup  func(K) (V, error)
+	failing string // for the log: what follows from a failure
+	now     func() time.Time
+	wait    time.Duration
+	log     *zap.Logger
+	busy    chan struct{} // one for each look-up
 
 	mu     sync.Mutex // guards:
-	known  map[uint32]*membership
+	known  map[K]*answer[V]
 	logged time.Time
 	failed int // since then
 }
 
-// membership is a user's groups: asked for until done is closed, then read-only.
-type membership struct {
+// answer is what is known of a user: asked for until done is closed, then
+// read-only.
+type answer[V any] struct {
 	asked time.Time
 	done  chan struct{}
-	gids  []uint32
+	value V
 	ok    bool
 }
 
-func newGroups(log *zap.Logger) *groups {
-	return &groups{
-		lookup: systemGroups, now: time.Now, wait: groupsWait, log: log,
-		busy: make(chan struct{}, maxLookups), known: map[uint32]*membership{},
+func newLookups[K comparable, V any](lookup func(K) (V, error), failing string, log *zap.Logger) *lookups[K, V] {
+	return &lookups[K, V]{
+		lookup: lookup, failing: failing, now: time.Now, wait: groupsWait, log: log,
+		busy: make(chan struct{}, maxLookups), known: map[K]*answer[V]{},
 	}
 }
 
-// of returns a user's groups, or false after groups.wait at the latest. It is
-// op.Parts.Groups.
-func (g *groups) of(uid uint32) ([]uint32, bool) {
+// of returns what is known of a user, or false after wait at the latest.
+func (g *lookups[K, V]) of(uid K) (none V, ok bool) {
 	m, left := g.member(uid)
 	if m == nil {
 		g.complain(uid, errors.New("too many look-ups"))
-		return nil, false
+		return none, false
 	}
 	if left > 0 {
 		late := time.NewTimer(left)
@@ -74,16 +72,16 @@ func (g *groups) of(uid uint32) ([]uint32, bool) {
 	}
 	select {
 	case <-m.done:
-		return m.gids, m.ok
+		return m.value, m.ok
 	default:
 		g.complain(uid, errors.New("the look-up takes long"))
-		return nil, false
+		return none, false
 	}
 }
 
 // member returns what is known or asked of a user, and how long to wait for it.
 // Nil if there are too many look-ups.
-func (g *groups) member(uid uint32) (*membership, time.Duration) {
+func (g *lookups[K, V]) member(uid K) (*answer[V], time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
@@ -93,13 +91,13 @@ func (g *groups) member(uid uint32) (*membership, time.Duration) {
 	if delete(g.known, uid); !g.makeRoom(now) {
 		return nil, 0
 	}
-	m := &membership{asked: now, done: make(chan struct{})}
+	m := &answer[V]{asked: now, done: make(chan struct{})}
 	g.known[uid] = m
 	go g.ask(uid, m)
 	return m, g.wait
 }
 
-func (m *membership) finished() bool {
+func (m *answer[V]) finished() bool {
 	select {
 	case <-m.done:
 		return true
@@ -109,7 +107,7 @@ func (m *membership) finished() bool {
 }
 
 // old says whether a finished m is to be asked for again.
-func (m *membership) old(now time.Time) bool {
+func (m *answer[V]) old(now time.Time) bool {
 	if m.ok {
 		return now.Sub(m.asked) >= groupsTime
 	}
@@ -118,11 +116,11 @@ func (m *membership) old(now time.Time) bool {
 
 // makeRoom forgets somebody if as many users as may be are remembered: those
 // that are out of date, or else one that is not. g.mu is held.
-func (g *groups) makeRoom(now time.Time) bool {
+func (g *lookups[K, V]) makeRoom(now time.Time) bool {
 	if len(g.known) < maxUsers {
 		return true
 	}
-	var one *uint32
+	var one *K
 	for uid, m := range g.known {
 		switch {
 		case !m.finished():
@@ -139,15 +137,12 @@ func (g *groups) makeRoom(now time.Time) bool {
 }
 
 // ask completes m.
-func (g *groups) ask(uid uint32, m *membership) {
+func (g *lookups[K, V]) ask(uid K, m *answer[V]) {
 	g.busy <- struct{}{}
-	gids, err := g.lookup(uid)
+	value, err := g.lookup(uid)
 	<-g.busy
-	if err == nil && len(gids) > maxGroups {
-		err = fmt.Errorf("%d groups, more than %d", len(gids), maxGroups)
-	}
 	if m.ok = err == nil; m.ok {
-		m.gids = gids
+		m.value = value
 	}
 	if err != nil {
 		g.complain(uid, err)
@@ -155,35 +150,13 @@ func (g *groups) ask(uid uint32, m *membership) {
 	close(m.done)
 }
 
-// complain logs, not too often, that a client's word counts.
-func (g *groups) complain(uid uint32, err error) {
+// complain logs, not too often, what follows from not knowing a user.
+func (g *lookups[K, V]) complain(uid K, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.failed++
 	if now := g.now(); now.Sub(g.logged) >= groupsPause {
-		g.log.Warn("groups of a user not found on this machine: those that the client sends count",
-			zap.Uint32("uid", uid), zap.Int("failures", g.failed), zap.Error(err))
+		g.log.Warn(g.failing, zap.String("user", fmt.Sprint(uid)), zap.Int("failures", g.failed), zap.Error(err))
 		g.logged, g.failed = now, 0
 	}
-}
-
-// systemGroups asks this machine's user database.
-func systemGroups(uid uint32) ([]uint32, error) {
-	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
-	if err != nil {
-		return nil, err
-	}
-	ids, err := u.GroupIds()
-	if err != nil {
-		return nil, err
-	}
-	gids := make([]uint32, 0, len(ids))
-	for _, id := range ids {
-		n, err := strconv.ParseUint(id, 10, 32)
-		if err != nil {
-			return nil, fmt.Errorf("group %q: %w", id, err)
-		}
-		gids = append(gids, uint32(n))
-	}
-	return gids, nil
 }

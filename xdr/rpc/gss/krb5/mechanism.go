@@ -36,8 +36,8 @@ const (
 	maxSeen = 1 << 16
 )
 
-// Acceptor is a gss.Mechanism.
-type Acceptor struct {
+// Mechanism is a gss.Mechanism that accepts.
+type Mechanism struct {
 	path string
 
 	mu       sync.Mutex
@@ -47,10 +47,10 @@ type Acceptor struct {
 	turned   time.Time // when seen[0] began
 }
 
-// NewAcceptor returns the mechanism with the keys of a keytab file, which must
+// NewMechanism returns the mechanism with the keys of a keytab file, which must
 // have one of Service. The file is read again when it changes.
-func NewAcceptor(path string) (*Acceptor, error) {
-	a := &Acceptor{path: path}
+func NewMechanism(path string) (*Mechanism, error) {
+	a := &Mechanism{path: path}
 	a.seen[0] = map[[32]byte]struct{}{}
 	keys, err := a.load()
 	if err != nil {
@@ -64,8 +64,19 @@ func NewAcceptor(path string) (*Acceptor, error) {
 	return nil, fmt.Errorf("keytab %s: no AES key of %s/HOST", path, Service)
 }
 
+// NewAcceptor returns an acceptor of calls with the keys of a keytab file, as
+// NewMechanism takes it, and what else cfg says.
+func NewAcceptor(keytab string, cfg gss.Config) (*gss.Acceptor, error) {
+	m, err := NewMechanism(keytab)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Mechanism = m
+	return gss.NewAcceptor(cfg), nil
+}
+
 // load returns the keys of the keytab as it is now.
-func (a *Acceptor) load() (*keytab.Keytab, error) {
+func (a *Mechanism) load() (*keytab.Keytab, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	st, err := os.Stat(a.path)
@@ -83,7 +94,7 @@ func (a *Acceptor) load() (*keytab.Keytab, error) {
 
 // Accept implements gss.Mechanism: it verifies an AP-REQ (RFC 4120 section
 // 3.2.3) and, if the client wants to know the server too, answers an AP-REP.
-func (a *Acceptor) Accept(now time.Time, token []byte) (acc gss.Accepted, err error) {
+func (a *Mechanism) Accept(now time.Time, token []byte) (acc gss.Accepted, err error) {
 	// The library's decoders are for messages that nobody has authenticated yet.
 	defer func() {
 		if p := recover(); p != nil {
@@ -120,7 +131,7 @@ func parse(token []byte) (*krb.APReq, error) {
 }
 
 // verify checks the ticket and the authenticator.
-func (a *Acceptor) verify(req *krb.APReq) error {
+func (a *Mechanism) verify(req *krb.APReq) error {
 	names := req.Ticket.SName.NameString
 	if len(names) != 2 || names[0] != Service {
 		return &gss.Error{Major: gss.NoCred, Err: fmt.Errorf("a ticket for %q, not for %s/HOST", strings.Join(names, "/"), Service)}
@@ -150,7 +161,7 @@ func (a *Acceptor) verify(req *krb.APReq) error {
 }
 
 // fresh says whether an authenticator was not shown before, and notes it.
-func (a *Acceptor) fresh(now time.Time, authenticator []byte) bool {
+func (a *Mechanism) fresh(now time.Time, authenticator []byte) bool {
 	sum := sha256.Sum256(authenticator)
 	a.mu.Lock()
 	defer a.mu.Unlock()
