@@ -82,7 +82,7 @@ func (p *peer) dialDS(addr string) *client.Client {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	c, err := client.Dial(ctx, addr, client.Config{
-		Owner: p.cfg.Owner, Cred: sys(0, 0), Minor: 2, Role: nfs4.ExchgidFlagUsePNFSDS, Renew: time.Second,
+		Owner: p.cfg.Owner, Cred: p.cfg.Cred, Minor: 2, Role: nfs4.ExchgidFlagUsePNFSDS, Renew: time.Second,
 	})
 	if err != nil {
 		p.t.Fatal(err)

@@ -146,7 +146,7 @@ func (n *node) start() {
 	n.c.t.Helper()
 	cfg := ds.Config{
 		Data: n.folder(), Listen: []string{n.listen}, MDS: n.c.mds.ControlAddr().String(), Token: n.c.mds.Token(),
-		Log: n.c.log.Named(filepath.Base(n.folder())),
+		Krb5Keytab: n.c.cfg.Krb5Keytab, Log: n.c.log.Named(filepath.Base(n.folder())),
 	}
 	var s *ds.Server
 	n.c.eventually("the data server's address to be free", func() (err error) {

@@ -45,7 +45,8 @@ type Secured struct {
 type Admission struct {
 	// Drop: no answer. The connection closes, see Reply.Drop.
 	Drop bool
-	// Refused, if it is not 0, is the answer.
+	// Refused, if it is not 0, is the answer, with the verifier if it is an
+	// accepted reply.
 	Refused Stat
 	// Done: the call was the Acceptor's own, and Result is the result.
 	Done   bool
@@ -105,6 +106,7 @@ func (w *work) serveSecured() {
 		w.out.Drop()
 		return
 	case a.Refused != 0:
+		w.out.verfFlavor, w.out.verf = a.VerfFlavor, a.Verf
 		w.out.Reject(Reject{Stat: a.Refused})
 		return
 	}

@@ -102,7 +102,8 @@ func (a *Acceptor) Accept(m *rpc.Secured) rpc.Admission {
 		return adm
 	}
 	if adm.Body, err = open(c, cred.service, cred.seq, m.Body); err != nil {
-		return rpc.Admission{Refused: rpc.GarbageArgs}
+		adm.Refused = rpc.GarbageArgs
+		return adm
 	}
 	adm.Cred = rpc.GSSCred{Principal: c.principal, Service: cred.service}
 	if cred.service != rpc.ServiceNone {
