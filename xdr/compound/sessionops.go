@@ -124,7 +124,8 @@ func (s *Server) createSession(ctx context.Context, c *Call, a *nfs4.CreateSessi
 		s.drop(ctx, rec.ID) // evicted meanwhile: its record must not stay
 	default:
 		s.cfg.Log.Info("client confirmed", zap.String("clientid", fmt.Sprintf("%#x", uint64(rec.ID))),
-			zap.ByteString("owner", rec.OwnerID), zap.String("impl", rec.ImplName), zap.Stringer("client", c.Remote))
+			zap.ByteString("owner", rec.OwnerID), zap.String("impl", rec.ImplName),
+			zap.Stringer("client", c.Remote), zap.String("principal", rec.Principal.Name), zap.Bool("machine_cred", rec.Machine))
 	}
 	return status
 }
