@@ -28,6 +28,8 @@ func TestValidate(t *testing.T) {
 		"limit":       func(c *Config) { c.MaxOpens = -1 },
 		"reply cache": func(c *Config) { c.ReplyCache = 1000 },
 		"delegations": func(c *Config) { c.MaxDelegations = -1 },
+		"krb5 realm":  func(c *Config) { c.Krb5Realm = "R" },
+		"contexts":    func(c *Config) { c.Krb5Contexts = -1 },
 	} {
 		c := valid(t)
 		change(&c)

@@ -3,6 +3,7 @@ package mds
 import (
 	"errors"
 	"net/netip"
+	"os/user"
 	"reflect"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"manifold/mds/ns"
 	"manifold/mds/op"
 )
 
@@ -41,6 +43,9 @@ func TestParseExport(t *testing.T) {
 		}),
 		" squash = all , clients = 10.1.2.3 , fd00::/8,fe80::1, anon_uid=0,anon_gid=4294967294": rule(func(r *ExportRule) {
 			r.Clients, r.Squash, r.AnonUID, r.AnonGID = prefixes("10.1.2.3/32", "fd00::/8", "fe80::1/128"), op.SquashAll, 0, 4294967294
+		}),
+		"sec=krb5p: krb5i :sys,access=ro": rule(func(r *ExportRule) {
+			r.ReadOnly, r.Sec = true, []op.Sec{op.SecKrb5p, op.SecKrb5i, op.SecSys}
 		}),
 		"clients=::ffff:10.1.2.3": rule(func(r *ExportRule) { r.Clients = prefixes("10.1.2.3/32") }),
 		"clients=0.0.0.0/0,::/0":  rule(func(r *ExportRule) { r.Clients = prefixes("0.0.0.0/0", "::/0") }),
@@ -73,6 +78,9 @@ func TestParseExportErrors(t *testing.T) {
 		"clients=10.1.2.3/8":          "the network is 10.0.0.0/8",
 		"clients=::ffff:10.0.0.0/104": "write the network as IPv4",
 		"clients=fe80::1%eth0":        "leave the zone out",
+		"sec=":                        `"" is none of sys, krb5`,
+		"sec=krb5x":                   `"krb5x" is none of sys, krb5`,
+		"sec=sys:krb5:sys":            "sys is said twice",
 	} {
 		if r, err := ParseExport(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q = %+v, %v, want %s", text, r, err, want)
@@ -87,6 +95,7 @@ func TestCheckExports(t *testing.T) {
 		"rule 2 is for every client, so that the 1 after it never count": {one, {}, one},
 		"257 rules, more than 256":                                       slices.Repeat([]ExportRule{one}, maxRules+1),
 		"1025 addresses and networks, more than 1024":                    {{Clients: many}},
+		"rule 2: sec: Kerberos needs krb5-keytab":                        {one, {Sec: []op.Sec{op.SecSys, op.SecKrb5}}},
 	} {
 		c := valid(t)
 		c.Exports = rules
@@ -140,9 +149,9 @@ func TestGroupsCache(t *testing.T) {
 	g, _ := testGroups(l, &now)
 	expect := func(what string, ok bool, asked int32, gids ...uint32) {
 		t.Helper()
-		got, known := g.of(7)
-		if known != ok || !slices.Equal(got, gids) || l.asked.Load() != asked {
-			t.Errorf("%s: %v, %v, asked %d times", what, got, known, l.asked.Load())
+		got, err := g.of(7)
+		if known := err == nil; known != ok || !slices.Equal(got, gids) || l.asked.Load() != asked {
+			t.Errorf("%s: %v, %v, asked %d times", what, got, err, l.asked.Load())
 		}
 	}
 	expect("first", true, 1, 1, 2)
@@ -169,12 +178,12 @@ func TestGroupsLate(t *testing.T) {
 	l, now := &library{gids: []uint32{1}, held: make(chan struct{})}, time.Unix(1000, 0)
 	g, logs := testGroups(l, &now)
 	g.wait = time.Millisecond
-	if _, ok := g.of(7); ok {
+	if _, err := g.of(7); err == nil {
 		t.Fatal("known before the database answered")
 	}
 	g.wait = time.Hour
 	now = now.Add(2 * g.wait) // so that nobody waits an hour now
-	if _, ok := g.of(7); ok {
+	if _, err := g.of(7); err == nil {
 		t.Fatal("known before the database answered")
 	}
 	if n := l.asked.Load(); n != 1 {
@@ -184,8 +193,8 @@ func TestGroupsLate(t *testing.T) {
 	close(l.held)
 	<-m.done
 	now = m.asked
-	if gids, ok := g.of(7); !ok || !slices.Equal(gids, []uint32{1}) {
-		t.Errorf("afterwards: %v, %v", gids, ok)
+	if gids, err := g.of(7); err != nil || !slices.Equal(gids, []uint32{1}) {
+		t.Errorf("afterwards: %v, %v", gids, err)
 	}
 	if n := logs.Len(); n != 2 {
 		t.Errorf("%d lines in the log in two hours of failures", n)
@@ -215,7 +224,7 @@ func TestGroupsBounds(t *testing.T) {
 	g, _ = testGroups(hung, &now)
 	g.wait = 0
 	for uid := range uint32(maxUsers + 1) {
-		if _, ok := g.of(uid); ok {
+		if _, err := g.of(uid); err == nil {
 			t.Fatalf("user %d is known", uid)
 		}
 	}
@@ -234,5 +243,36 @@ func TestSystemGroups(t *testing.T) {
 	}
 	if gids, err := systemGroups(4294967294); err == nil {
 		t.Errorf("groups of nobody that is known: %v", gids)
+	}
+}
+
+func TestUserOf(t *testing.T) {
+	broken := errors.New("no directory server")
+	lookup := func(name string) (ns.Cred, error) {
+		switch name {
+		case "alice":
+			return ns.Cred{UID: 7, GID: 8, GIDs: []uint32{8, 9}}, nil
+		case "late":
+			return ns.Cred{}, broken
+		}
+		return ns.Cred{}, user.UnknownUserError(name)
+	}
+	nobody, late := ns.Cred{UID: op.Nobody, GID: op.Nobody}, ns.Cred{UID: 1 << 31}
+	for principal, want := range map[string]ns.Cred{
+		"alice@R": {UID: 7, GID: 8, GIDs: []uint32{8, 9}}, "bob@R": nobody, "late@R": late,
+		"alice@S": nobody, "alice": nobody, "@R": nobody, "": nobody, "alice@r": nobody,
+		"nfs/client.test@R": {}, "host/client.test@R": {}, "root/client.test@R": {}, "CLIENT$@R": {},
+		"nfs/client.test@S": nobody, "CLIENT$@S": nobody, "alice/admin@R": nobody, "nfs@R": nobody, "x/y$@R": nobody, "nfs/a/b@R": nobody,
+	} {
+		got, ok := known(userOf(principal, "R", lookup))
+		if !ok {
+			got = late
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%q is %+v, want %+v", principal, got, want)
+		}
+	}
+	if who, ok := newUsers("R", zap.NewNop())("root@R"); !ok || who.UID != 0 || !slices.Contains(who.GIDs, 0) {
+		t.Errorf("root is %+v, %v", who, ok)
 	}
 }

@@ -45,7 +45,7 @@ type answer[V any] struct {
 	asked time.Time
 	done  chan struct{}
 	value V
-	ok    bool
+	err   error // why there is no value
 }
 
 func newLookups[K comparable, V any](lookup func(K) (V, error), failing string, log *zap.Logger) *lookups[K, V] {
@@ -55,12 +55,18 @@ func newLookups[K comparable, V any](lookup func(K) (V, error), failing string, 
 	}
 }
 
-// of returns what is known of a user, or false after wait at the latest.
-func (g *lookups[K, V]) of(uid K) (none V, ok bool) {
+// Reasons why a user is not known in time.
+var (
+	errMany = errors.New("too many look-ups")
+	errSlow = errors.New("the look-up takes long")
+)
+
+// of returns what is known of a user, after wait at the latest.
+func (g *lookups[K, V]) of(uid K) (none V, err error) {
 	m, left := g.member(uid)
 	if m == nil {
-		g.complain(uid, errors.New("too many look-ups"))
-		return none, false
+		g.complain(uid, errMany)
+		return none, errMany
 	}
 	if left > 0 {
 		late := time.NewTimer(left)
@@ -72,10 +78,10 @@ func (g *lookups[K, V]) of(uid K) (none V, ok bool) {
 	}
 	select {
 	case <-m.done:
-		return m.value, m.ok
+		return m.value, m.err
 	default:
-		g.complain(uid, errors.New("the look-up takes long"))
-		return none, false
+		g.complain(uid, errSlow)
+		return none, errSlow
 	}
 }
 
@@ -108,7 +114,7 @@ func (m *answer[V]) finished() bool {
 
 // old says whether a finished m is to be asked for again.
 func (m *answer[V]) old(now time.Time) bool {
-	if m.ok {
+	if m.err == nil {
 		return now.Sub(m.asked) >= groupsTime
 	}
 	return now.Sub(m.asked) >= missingTime
@@ -141,10 +147,9 @@ func (g *lookups[K, V]) ask(uid K, m *answer[V]) {
 	g.busy <- struct{}{}
 	value, err := g.lookup(uid)
 	<-g.busy
-	if m.ok = err == nil; m.ok {
+	if m.err = err; err == nil {
 		m.value = value
-	}
-	if err != nil {
+	} else {
 		g.complain(uid, err)
 	}
 	close(m.done)

@@ -167,7 +167,7 @@ func (s *Server) users() (func(principal string) (ns.Cred, bool), error) {
 		}
 	}
 	s.log.Info("clients may use Kerberos, as their exports say", zap.String("keytab", s.cfg.Krb5Keytab), zap.String("realm", realm))
-	return newUsers(realm, s.log).of, nil
+	return newUsers(realm, s.log), nil
 }
 
 // groups returns what looks users' groups up, nil for what clients send.
@@ -175,7 +175,11 @@ func (s *Server) groups() func(uid uint32) ([]uint32, bool) {
 	if !s.cfg.ManageGIDs {
 		return nil
 	}
-	return newGroups(s.log).of
+	known := newGroups(s.log)
+	return func(uid uint32) ([]uint32, bool) {
+		gids, err := known.of(uid)
+		return gids, err == nil
+	}
 }
 
 func (s *Server) stateConfig() state.Config {

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"manifold/mds/ns"
+	"manifold/mds/op"
 )
 
 // maxGroups bounds the groups of one user.
@@ -58,11 +59,24 @@ func parseUint(s string) (uint32, error) {
 	return uint32(n), err
 }
 
-// newUsers returns what knows which user of this machine a Kerberos principal of
-// realm is.
-func newUsers(realm string, log *zap.Logger) *lookups[string, ns.Cred] {
-	lookup := func(principal string) (ns.Cred, error) { return userOf(principal, realm, systemUser) }
-	return newLookups(lookup, "a Kerberos principal is no user of this machine: it is nobody here", log)
+// newUsers returns op.Parts.Users: which user of this machine a Kerberos principal
+// of realm is.
+func newUsers(realm string, log *zap.Logger) func(principal string) (ns.Cred, bool) {
+	l := newLookups(func(principal string) (ns.Cred, error) { return userOf(principal, realm, systemUser) },
+		"a Kerberos principal is not found among the users of this machine: it is nobody, or waits if the look-up failed", log)
+	return func(principal string) (ns.Cred, bool) { return known(l.of(principal)) }
+}
+
+// errNobody is why a principal is no user.
+var errNobody = errors.New("neither a user of the realm nor a machine")
+
+// known makes nobody of who is no user; false: it is not known who it is.
+func known(who ns.Cred, err error) (ns.Cred, bool) {
+	var unknown user.UnknownUserError
+	if errors.Is(err, errNobody) || errors.As(err, &unknown) {
+		return ns.Cred{UID: op.Nobody, GID: op.Nobody}, true
+	}
+	return who, err == nil
 }
 
 // userOf says who a principal is: USER@REALM is the user of that name, and the
@@ -71,18 +85,19 @@ func newUsers(realm string, log *zap.Logger) *lookups[string, ns.Cred] {
 func userOf(principal, realm string, lookup func(name string) (ns.Cred, error)) (ns.Cred, error) {
 	name, at, ok := strings.Cut(principal, "@")
 	if !ok || at != realm {
-		return ns.Cred{}, fmt.Errorf("of realm %q, not %q", at, realm)
+		return ns.Cred{}, errNobody
 	}
-	service, _, instance := strings.Cut(name, "/")
+	service, host, instance := strings.Cut(name, "/")
 	switch {
 	case !instance && strings.HasSuffix(name, "$"):
 		return ns.Cred{}, nil
 	case !instance:
 		return lookup(name)
+	case strings.Contains(host, "/"):
 	case service == "nfs" || service == "host" || service == "root":
 		return ns.Cred{}, nil
 	}
-	return ns.Cred{}, errors.New("neither a user's name nor a machine's")
+	return ns.Cred{}, errNobody
 }
 
 // systemUser asks this machine's user database.

@@ -51,6 +51,8 @@ func TestUsage(t *testing.T) {
 		{"up --width 1000", "width: 1000"},
 		{"up --export clients=10.0.0.0/8 --export access=none", `--export" flag: rule 2: access: "none"`},
 		{"up --export access=ro --export squash=all", "exports: rule 1 is for every client"},
+		{"up --export sec=krb5", "exports: rule 1: sec: Kerberos needs krb5-keytab"},
+		{"up --krb5-realm R", "krb5 realm: of no use"},
 		{"up --exports access=ro", "unknown flag: --exports"},
 		{"up --config " + rules, rules + ":2: exports: rule 2: clients: \"10.0.0.1/8\""},
 		{"up --config " + none, none + ":1: exports: no rule in the list"},

@@ -378,4 +378,3 @@ func (x *tampered) Args(e *xdr.Encoder, args func(*xdr.Encoder)) error {
 	}
 	return err
 }
-

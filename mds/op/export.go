@@ -113,6 +113,7 @@ type place struct {
 	layout.Handle
 	rule *ExportRule
 	cred ns.Cred
+	late bool // it is not known yet as whom
 }
 
 // arrive makes the file of a handle the current one. The rule is looked up at
@@ -120,25 +121,27 @@ type place struct {
 func (o *Ops) arrive(c *compound.Call, fh nfs4.FH, h layout.Handle) {
 	p := &place{Handle: h}
 	if from, ok := c.File.(*place); ok && from.Volume == h.Volume {
-		p.rule, p.cred = from.rule, from.cred
+		p.rule, p.cred, p.late = from.rule, from.cred, from.late
 	} else if p.rule = match(o.cfg.Exports, c.Remote.Addr()); p.rule != nil {
-		p.cred = p.rule.squash(o.identity(c))
+		who, ok := o.identity(c)
+		p.cred, p.late = p.rule.squash(who), !ok
 	}
 	c.SetFH(fh, p)
 }
 
-// identity is who calls by the credential: nobody without one, or with one of
-// somebody who is not known here.
-func (o *Ops) identity(c *compound.Call) ns.Cred {
+// identity is who calls by the credential: nobody without one. False: it is not
+// known at the moment.
+func (o *Ops) identity(c *compound.Call) (ns.Cred, bool) {
 	nobody := ns.Cred{UID: Nobody, GID: Nobody}
 	switch {
 	case c.Cred.Flavor == rpc.AuthGSS && o.Users != nil:
-		if who, ok := o.Users(c.Cred.GSS.Principal); ok {
-			return who
+		who, ok := o.Users(c.Cred.GSS.Principal)
+		if !ok {
+			who = nobody
 		}
-		return nobody
+		return who, ok
 	case c.Cred.Flavor != rpc.AuthSys:
-		return nobody
+		return nobody, true
 	}
 	who := ns.Cred{UID: c.Cred.Sys.UID, GID: c.Cred.Sys.GID, GIDs: c.Cred.Sys.GIDs}
 	if o.Groups != nil {
@@ -146,7 +149,7 @@ func (o *Ops) identity(c *compound.Call) ns.Cred {
 			who.GIDs = gids
 		}
 	}
-	return who
+	return who, true
 }
 
 // cred is who calls, as far as the current file's export is concerned.
@@ -229,7 +232,8 @@ func (o *Ops) exported(t compound.Table) compound.Table {
 
 // admitted says whether the caller may do an operation on the current file, as
 // far as the file's export is concerned: NFS4ERR_ACCESS for an address that may
-// not use it, NFS4ERR_WRONGSEC for a way to authenticate that is not taken.
+// not use it, NFS4ERR_WRONGSEC for a way to authenticate that is not taken,
+// NFS4ERR_DELAY while it is not known who calls.
 func (o *Ops) admitted(c *compound.Call, num nfs4.OpNum) nfs4.Status {
 	if s := o.addressed(c); s != nfs4.OK || c.Machine(num) {
 		return s

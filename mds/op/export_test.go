@@ -115,6 +115,25 @@ func TestArrive(t *testing.T) {
 	if o.arrive(c, nfs4.FH{1}, layout.Handle{Volume: 1}); cred(c).UID != Nobody || cred(c).GID != Nobody {
 		t.Errorf("a caller without a credential: %+v", cred(c))
 	}
+	o.Users = func(p string) (ns.Cred, bool) { return ns.Cred{UID: 5, GID: 0}, p == "alice@R" }
+	o.cfg.Exports[0].Sec = []Sec{SecKrb5i, SecKrb5p}
+	krb := func(p string, s rpc.Service) *compound.Call {
+		c := call("10.1.1.1", rpc.Cred{Flavor: rpc.AuthGSS, GSS: rpc.GSSCred{Principal: p, Service: s}})
+		o.arrive(c, nfs4.FH{1}, layout.Handle{Volume: 1})
+		return c
+	}
+	c = krb("alice@R", rpc.ServicePrivacy)
+	if s := secured(c, nfs4.OpGetattr); cred(c).UID != 5 || cred(c).GID != 20 || s != nfs4.OK {
+		t.Errorf("a principal: %+v, %v", cred(c), s)
+	}
+	for next, want := range map[nfs4.OpNum]nfs4.Status{nfs4.OpGetattr: nfs4.ErrWrongSec, nfs4.OpLookup: nfs4.OK, 0: nfs4.OK, nfs4.OpClose: nfs4.OK} {
+		if s := secured(krb("alice@R", rpc.ServiceNone), next); s != want {
+			t.Errorf("krb5 at an export for krb5i and krb5p, %v next: %v", next, s)
+		}
+	}
+	if s := secured(krb("late@R", rpc.ServiceIntegrity), nfs4.OpGetattr); s != nfs4.ErrDelay {
+		t.Errorf("a principal that is not known yet: %v", s)
+	}
 	c = call("11.1.1.1", rpc.Cred{Flavor: rpc.AuthSys})
 	if o.arrive(c, nfs4.FH{1}, layout.Handle{Volume: 1}); cred(c).UID != Nobody {
 		t.Errorf("a caller that no rule is for: %+v", cred(c))

@@ -70,8 +70,9 @@ type Parts struct {
 	// they are not known, and the list counts. The slice is not the caller's to
 	// change. Nil: the list counts.
 	Groups func(uid uint32) ([]uint32, bool)
-	// Users says who a Kerberos principal is. False, after not too long: nobody
-	// that is known here. Nil: nobody is.
+	// Users says who a Kerberos principal is; one that is no user is Nobody.
+	// False, after not too long: it cannot be known now, and the request waits.
+	// Nil: nobody is.
 	Users func(principal string) (ns.Cred, bool)
 	Log   *zap.Logger
 	Now   func() time.Time

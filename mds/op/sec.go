@@ -67,15 +67,21 @@ func flavors(c *compound.Call) (list []nfs4.SecFlavor) {
 }
 
 // secured is NFS4ERR_WRONGSEC if the current file's export does not take the way
-// in which the caller authenticates. next is the operation that follows if the
+// in which the caller authenticates, NFS4ERR_DELAY while it is not known who it
+// is. next is the operation that follows if the
 // current file was just put: by RFC 8881 section 2.6.3.1.1 putting it fails
 // unless the operation that follows does, or does not mind.
 func secured(c *compound.Call, next nfs4.OpNum) nfs4.Status {
 	p, ok := c.File.(*place)
-	if !ok || p.rule == nil || p.rule.takes(secOf(&c.Cred)) || unminding(next) || c.Machine(next) {
+	switch {
+	case !ok || p.rule == nil || unminding(next) || c.Machine(next):
 		return nfs4.OK
+	case !p.rule.takes(secOf(&c.Cred)):
+		return nfs4.ErrWrongSec
+	case p.late:
+		return nfs4.ErrDelay
 	}
-	return nfs4.ErrWrongSec
+	return nfs4.OK
 }
 
 // unminding says whether an operation after a file was put sees to the security

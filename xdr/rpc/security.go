@@ -94,9 +94,6 @@ type Securing interface {
 	Discard()
 }
 
-// authError makes the reason of an auth_stat.
-func authError(n uint32) Stat { return authStat + Stat(n) }
-
 // serveSecured serves an RPCSEC_GSS call.
 func (w *work) serveSecured() {
 	c := w.c

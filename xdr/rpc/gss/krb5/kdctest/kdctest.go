@@ -178,25 +178,24 @@ func (k *KDC) run(input, name string, args ...string) error {
 // types given (the KDC's own, if none), and returns a keytab with them.
 func (k *KDC) Keytab(t testing.TB, enctype string, principals ...string) string {
 	t.Helper()
-	f, err := os.CreateTemp(k.dir, "keytab")
+	dir, err := os.MkdirTemp(k.dir, "keys") // kadmin wants to make the file itself
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Close()
-	os.Remove(f.Name())
+	path := filepath.Join(dir, "keytab")
 	keys := ""
 	if enctype != "" {
 		keys = "-e " + enctype + ":normal "
 	}
 	var script strings.Builder
 	for _, p := range principals {
-		fmt.Fprintf(&script, "addprinc -randkey %s%s\nktadd -k %s -norandkey %s\n", keys, p, f.Name(), p)
+		fmt.Fprintf(&script, "addprinc -randkey %s%s\nktadd -k %s -norandkey %s\n", keys, p, path, p)
 	}
 	if err := k.run(script.String(), "kadmin.local", "-r", Realm); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(f.Name()); err != nil {
+	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("no keys of %v were written: %v", principals, err)
 	}
-	return f.Name()
+	return path
 }
