@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"manifold/conformance/linux/expect"
+	"manifold/conformance/linux/kernel"
 	"manifold/conformance/linux/work"
 )
 
@@ -19,7 +20,7 @@ const cthonLimit = 8 * time.Minute
 // TestConnectathon runs the four groups of cthon04 on a mount of each minor
 // version.
 func TestConnectathon(t *testing.T) {
-	s := newSuite(t, cthonVariable, "basic/test1")
+	s := newSuite(t, cthonVariable, "basic/test1", kernel.Suites()[0])
 	defer s.world.explainAll(t)
 	for _, version := range []string{"4.1", "4.2"} {
 		t.Run(version, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"manifold/conformance/linux/expect"
+	"manifold/conformance/linux/kernel"
 	"manifold/conformance/linux/work"
 )
 
@@ -30,7 +31,7 @@ const (
 
 // TestPJDFSTest runs pjdfstest, all of it or what the environment says.
 func TestPJDFSTest(t *testing.T) {
-	s := newSuite(t, pjdfstestVariable, "pjdfstest")
+	s := newSuite(t, pjdfstestVariable, "pjdfstest", kernel.Suites()[0])
 	defer s.world.explainAll(t)
 	files, err := testFiles(filepath.Join(s.tree, "tests"), strings.Fields(os.Getenv(pjdfstestTestsVariable)))
 	if err != nil {

@@ -9,19 +9,22 @@ import (
 	"testing"
 
 	"manifold/conformance/linux/expect"
-	"manifold/conformance/linux/kernel"
 )
 
 // The outside suites that run on a mount are given by environment variables;
-// the comment of package conformance/pynfs says how to get each. They run on
-// the oldest kernel, against a server of their own.
+// the comment of package conformance/pynfs says how to get each. Each has a
+// server of its own.
 const (
-	cthonVariable          = "CTHON_DIR"
-	pjdfstestVariable      = "PJDFSTEST_DIR"
-	pjdfstestTestsVariable = "PJDFSTEST_TESTS"
+	cthonVariable           = "CTHON_DIR"
+	pjdfstestVariable       = "PJDFSTEST_DIR"
+	pjdfstestTestsVariable  = "PJDFSTEST_TESTS"
+	xfstestsVariable        = "XFSTESTS_DIR"
+	xfstestsTestsVariable   = "XFSTESTS_TESTS"
+	xfstestsVersionVariable = "XFSTESTS_VERSION"
 )
 
 // suiteNumber tells the guest, and the server, of the suites from others.
+// Further guests have the numbers after it.
 const suiteNumber = 9
 
 // suite is a built tree of an outside suite, as the guest sees it, with the
@@ -34,8 +37,8 @@ type suite struct {
 }
 
 // newSuite makes a suite of the tree that variable names, or skips the test.
-// built is a file that a built tree has.
-func newSuite(t *testing.T, variable, built string) suite {
+// built is a file that a built tree has; on is the Debian release of the kernel.
+func newSuite(t *testing.T, variable, built, on string) suite {
 	t.Helper()
 	dir := os.Getenv(variable)
 	if dir == "" {
@@ -49,7 +52,7 @@ func newSuite(t *testing.T, variable, built string) suite {
 	if out, err := exec.Command("cp", "-a", dir, tree).CombinedOutput(); err != nil { // with the times, which make compares
 		t.Fatalf("copy %s: %v: %s", dir, err, out)
 	}
-	c := boot(t, kernel.Suites()[0], "suites", w.shared, suiteNumber)
+	c := boot(t, on, "suites", w.shared, suiteNumber)
 	w.clients = []client{c}
 	return suite{client: c, world: w, tree: tree, server: w.keep(t, "suites", func() *server { return w.up(t, suiteNumber) })}
 }
@@ -79,7 +82,7 @@ func alike(got, want expect.Result) bool {
 
 // TestSuiteLists reads every list, so that a bad line is seen without a suite.
 func TestSuiteLists(t *testing.T) {
-	for _, name := range []string{"cthon04", "pjdfstest"} {
+	for _, name := range []string{"cthon04", "pjdfstest", "xfstests"} {
 		if _, err := expect.Read(path.Join("testdata", name+".txt")); err != nil {
 			t.Error(err)
 		}
