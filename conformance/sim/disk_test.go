@@ -270,6 +270,13 @@ func (m mounted) Truncate(obj layout.Object, size int64) error {
 	return nil
 }
 
+// Allocate, Deallocate and Seek are not part of the simulation.
+func (m mounted) Allocate(layout.Object, int64, int64) error   { return store.ErrUnsupported }
+func (m mounted) Deallocate(layout.Object, int64, int64) error { return store.ErrUnsupported }
+func (m mounted) Seek(layout.Object, int64, bool) (int64, bool, error) {
+	return 0, false, store.ErrUnsupported
+}
+
 func (m mounted) Remove(obj layout.Object) error {
 	if err := m.begin(); err != nil {
 		return err

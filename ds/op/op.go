@@ -51,7 +51,8 @@ type Terms struct {
 type Counters struct {
 	// ReadBytes and WrittenBytes count file data, zeros of holes included.
 	ReadBytes, WrittenBytes uint64
-	// Ops counts READs, WRITEs and COMMITs, Errors those that the store failed.
+	// Ops counts READs, WRITEs, COMMITs, and what the metadata server has done to
+	// the room of objects; Errors those that the store failed.
 	Ops, Errors uint64
 }
 
@@ -113,8 +114,8 @@ func (o *Ops) enter(c *compound.Call, need layout.Rights) (layout.Object, pass, 
 
 // failed is the status of an I/O that the store failed with err.
 func (o *Ops) failed(what string, obj layout.Object, err error) nfs4.Status {
-	if errors.Is(err, store.ErrStale) {
-		return nfs4.ErrStale // the object was removed: nothing is wrong with us
+	if errors.Is(err, store.ErrStale) || errors.Is(err, store.ErrUnsupported) {
+		return StatusOf(err) // the object was removed, or it is not for us: nothing is wrong
 	}
 	o.errors.Add(1)
 	o.cfg.Failed(what, obj, err)
@@ -135,6 +136,7 @@ func StatusOf(err error) nfs4.Status {
 		{store.ErrIO, nfs4.ErrIO},
 		{store.ErrStale, nfs4.ErrStale},
 		{store.ErrInvalid, nfs4.ErrInval},
+		{store.ErrUnsupported, nfs4.ErrNotSupp},
 	} {
 		if errors.Is(err, c.err) {
 			return c.status

@@ -41,12 +41,30 @@ type Store interface {
 	Sync(obj layout.Object) error
 
 	// Truncate cuts obj to size bytes if it is longer and never extends it. It
-	// is on stable storage when Truncate returns nil. A missing object is fine.
+	// is on stable storage when Truncate returns nil. What was reserved past the
+	// end of obj is given back. A missing object is fine.
 	Truncate(obj layout.Object, size int64) error
 
 	// Remove takes obj away for good, and is on stable storage when it returns
 	// nil. A missing object is fine.
 	Remove(obj layout.Object) error
+
+	// Allocate reserves room for n bytes of obj from off on, and creates obj if
+	// it must; its size and what it reads as stay. The room is there for good
+	// after a Sync that began later. ErrUnsupported where room cannot be reserved.
+	Allocate(obj layout.Object, off, n int64) error
+
+	// Deallocate makes n bytes of obj from off on a hole, as far as obj goes, and
+	// gives their room back; a range that goes past the end of obj gives back all
+	// that was reserved there. The size stays. It is on stable storage after a
+	// Sync that began later. A missing object is fine.
+	Deallocate(obj layout.Object, off, n int64) error
+
+	// Seek returns where the first data at off or later begins, or if hole is
+	// set the first hole; the end of obj is one. found is false if there is no
+	// such data. What is data is the local file system's to say: it may call
+	// zeros data.
+	Seek(obj layout.Object, off int64, hole bool) (at int64, found bool, err error)
 
 	// Size returns the end of obj in bytes, 0 if it is missing.
 	Size(obj layout.Object) (int64, error)
@@ -93,6 +111,8 @@ var (
 	ErrClosed = errors.New("store: closed")
 	// ErrInvalid: a negative offset or size.
 	ErrInvalid = errors.New("store: invalid offset or size")
+	// ErrUnsupported: the local file system cannot do it.
+	ErrUnsupported = errors.New("store: not supported")
 )
 
 // Path returns the name of obj below a store's root: two directories of hashed

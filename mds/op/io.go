@@ -12,7 +12,6 @@ import (
 	"manifold/mds/ns"
 	"manifold/mds/proxy"
 	"manifold/mds/state"
-	"manifold/mds/store"
 	"manifold/xdr"
 	"manifold/xdr/compound"
 	"manifold/xdr/nfs4"
@@ -31,17 +30,7 @@ func (o *Ops) proxied(ctx context.Context, h layout.Handle) (*ns.Inode, nfs4.Sta
 		o.counter.proxyRefused.Add(1)
 		return nil, nfs4.ErrIO
 	}
-	in, s := o.inode(ctx, h)
-	if s != nfs4.OK {
-		return nil, s
-	}
-	if s := regular(in); s != nfs4.OK {
-		return nil, s
-	}
-	if o.Outbox.Pending(o.Volume.Object(in)) {
-		return nil, nfs4.ErrDelay
-	}
-	return in, nfs4.OK
+	return o.dataFile(ctx, h)
 }
 
 // mayDo checks the stateid of a READ or WRITE and, for the special stateids,
@@ -136,11 +125,7 @@ func (o *Ops) write(ctx context.Context, c *compound.Call, a *nfs4.WriteArgs, r 
 			return o.proxyStatus("write", in, err)
 		}
 		r.WriteVerf = verf
-		s = o.update(ctx, func(tx store.Tx) error {
-			_, err := o.Volume.Wrote(tx, c.Now, cred(c), here(c), a.Offset+uint64(len(a.Data)), nil)
-			return err
-		})
-		if s != nfs4.OK {
+		if s := o.wrote(ctx, c, a.Offset+uint64(len(a.Data))); s != nfs4.OK {
 			return s
 		}
 		if cut() {
@@ -194,7 +179,7 @@ func (o *Ops) proxyStatus(what string, in *ns.Inode, err error) nfs4.Status {
 	var s nfs4.Status
 	if errors.As(err, &s) {
 		switch s {
-		case nfs4.ErrNoSpc, nfs4.ErrDQuot, nfs4.ErrFBig, nfs4.ErrIO, nfs4.ErrROFS:
+		case nfs4.ErrNoSpc, nfs4.ErrDQuot, nfs4.ErrFBig, nfs4.ErrIO, nfs4.ErrROFS, nfs4.ErrNotSupp:
 			return s
 		}
 	}

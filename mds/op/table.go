@@ -63,6 +63,10 @@ func (o *Ops) Table() compound.Table {
 		nfs4.OpWrite:  {Name: "WRITE", Flags: fh | mod, Minors: minor, ReplyMax: 16, Run: compound.Handle(o.write)},
 		nfs4.OpCommit: {Name: "COMMIT", Flags: fh | mod, Minors: minor, ReplyMax: 8, Run: compound.Handle(o.commit)},
 
+		nfs4.OpAllocate:   {Name: "ALLOCATE", Flags: fh | mod, Minors: compound.V42, Run: compound.Args(o.allocate)},
+		nfs4.OpDeallocate: {Name: "DEALLOCATE", Flags: fh | mod, Minors: compound.V42, Run: compound.Args(o.deallocate)},
+		nfs4.OpSeek:       {Name: "SEEK", Flags: fh, Minors: compound.V42, Run: compound.Handle(o.seek)},
+
 		nfs4.OpLayoutGet:     {Name: "LAYOUTGET", Flags: fh, Minors: minor, Run: compound.Handle(o.layoutget)},
 		nfs4.OpLayoutCommit:  {Name: "LAYOUTCOMMIT", Flags: fh | mod, Minors: minor, ReplyMax: 12, Run: compound.Handle(o.layoutcommit)},
 		nfs4.OpLayoutReturn:  {Name: "LAYOUTRETURN", Flags: mod, Minors: minor, ReplyMax: 4 + stateidMax, Run: compound.Handle(o.layoutreturn)},

@@ -34,6 +34,12 @@ type Target struct {
 	Layout ns.FileLayout
 }
 
+// stripe says how the data is dealt out, by index into ring.
+func (t Target) stripe() (ring []layout.DSID, s layout.Stripe) {
+	ring, first := layout.Ring(t.Layout.DS)
+	return ring, layout.Stripe{Unit: uint64(t.Layout.Unit), Width: len(ring), First: first}
+}
+
 // Config is what a Proxy is made of. All are needed but where it says so.
 type Config struct {
 	Keys func() *layout.Keyring
@@ -175,8 +181,7 @@ func (p *Proxy) Size(ctx context.Context, t Target) (uint64, error) {
 // each runs do for every piece of the range, each at its data server.
 func (p *Proxy) each(ctx context.Context, t Target, b []byte, off uint64, rights layout.Rights,
 	do func(ctx context.Context, pr *peer, c *client.Client, fh nfs4.FH, b []byte, off uint64) error) error {
-	ring, first := layout.Ring(t.Layout.DS)
-	stripe := layout.Stripe{Unit: uint64(t.Layout.Unit), Width: len(ring), First: first}
+	ring, stripe := t.stripe()
 	fh := p.handle(t, rights)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(fanOut)
@@ -273,7 +278,7 @@ func (p *Proxy) connect(ctx context.Context, pr *peer, id layout.DSID) (*client.
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
 	defer cancel()
 	c, err := client.Dial(ctx, addr, client.Config{
-		Owner: p.cfg.Owner, Cred: p.cred(), Role: nfs4.ExchgidFlagUsePNFSDS, Dialer: p.cfg.Dialer, Log: p.cfg.Log,
+		Minor: 2, Owner: p.cfg.Owner, Cred: p.cred(), Role: nfs4.ExchgidFlagUsePNFSDS, Dialer: p.cfg.Dialer, Log: p.cfg.Log,
 	})
 	if err != nil {
 		return nil, err

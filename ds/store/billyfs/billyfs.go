@@ -167,6 +167,68 @@ func (s *Store) Remove(obj layout.Object) error {
 	return nil
 }
 
+// Allocate implements store.Store: go-billy knows no reserved room.
+func (s *Store) Allocate(obj layout.Object, off, n int64) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	switch {
+	case s.closed:
+		return store.ErrClosed
+	case off < 0 || n < 0:
+		return store.ErrInvalid
+	case off > math.MaxInt64-n:
+		return store.ErrTooBig
+	}
+	return store.ErrUnsupported
+}
+
+// Deallocate implements store.Store: it writes zeros.
+func (s *Store) Deallocate(obj layout.Object, off, n int64) error {
+	switch {
+	case off < 0 || n < 0:
+		return store.ErrInvalid
+	case off > math.MaxInt64-n:
+		return store.ErrTooBig
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return classify(s.with(obj, os.O_RDWR, func(f billy.File) error {
+		end, err := f.Seek(0, io.SeekEnd)
+		if err != nil || off >= end {
+			return err
+		}
+		if _, err := f.Seek(off, io.SeekStart); err != nil {
+			return err
+		}
+		for n = min(n, end-off); n > 0; {
+			part := make([]byte, min(n, 1<<20))
+			if _, err := f.Write(part); err != nil {
+				return err
+			}
+			n -= int64(len(part))
+		}
+		return nil
+	}))
+}
+
+// Seek implements store.Store: all is data, up to the end.
+func (s *Store) Seek(obj layout.Object, off int64, hole bool) (at int64, found bool, err error) {
+	if off < 0 {
+		return 0, false, store.ErrInvalid
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var end int64
+	err = s.with(obj, os.O_RDONLY, func(f billy.File) error {
+		end, err = f.Seek(0, io.SeekEnd)
+		return err
+	})
+	if hole {
+		return max(off, end), true, classify(err)
+	}
+	return off, off < end, classify(err)
+}
+
 // Size implements store.Store.
 func (s *Store) Size(obj layout.Object) (size int64, err error) {
 	s.mu.RLock()

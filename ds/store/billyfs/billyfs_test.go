@@ -15,8 +15,9 @@ const capacity = 1 << 30
 
 func TestMemory(t *testing.T) {
 	storetest.Maker{
-		Open:       func(*testing.T) store.Store { return New(memfs.New(), capacity) },
-		CannotSync: true,
+		Open:          func(*testing.T) store.Store { return New(memfs.New(), capacity) },
+		CannotReserve: true,
+		CannotSync:    true,
 	}.Run(t)
 }
 
@@ -37,6 +38,7 @@ func (s syncable) OpenFile(name string, flag int, perm os.FileMode) (billy.File,
 
 func TestSyncable(t *testing.T) {
 	storetest.Maker{
-		Open: func(*testing.T) store.Store { return New(syncable{memfs.New()}, capacity) },
+		Open:          func(*testing.T) store.Store { return New(syncable{memfs.New()}, capacity) },
+		CannotReserve: true,
 	}.Run(t)
 }

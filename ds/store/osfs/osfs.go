@@ -59,6 +59,7 @@ type Store struct {
 
 	// Replaced by tests, to count and to fail.
 	fdatasync, fsync func(*os.File) error
+	fallocate        func(f *os.File, mode uint32, off, n int64) error
 }
 
 var _ store.Store = (*Store)(nil)
@@ -83,6 +84,7 @@ func Open(cfg Config) (*Store, error) {
 		stop:      make(chan struct{}),
 		fdatasync: fdatasync,
 		fsync:     (*os.File).Sync,
+		fallocate: fallocate,
 	}
 	s.verifier.change()
 	s.tasks.Go(s.countUsage)
@@ -195,8 +197,11 @@ func (s *Store) cut(o *file, size int64) error {
 		return err
 	}
 	info, err := o.f.Stat()
-	if err != nil || info.Size() <= size {
+	switch {
+	case err != nil:
 		return err
+	case info.Size() <= size:
+		return s.release(o, info.Size())
 	}
 	o.writes.Add(1)
 	return o.f.Truncate(size)
@@ -364,6 +369,8 @@ func classify(err error) error {
 		known = store.ErrTooBig
 	case errors.Is(err, unix.EIO), errors.Is(err, unix.EROFS), errors.Is(err, unix.EUCLEAN):
 		known = store.ErrIO
+	case errors.Is(err, unix.EOPNOTSUPP):
+		known = store.ErrUnsupported
 	default:
 		return err
 	}

@@ -23,6 +23,8 @@ type Maker struct {
 	Open func(t *testing.T) store.Store
 	// CannotSync says that Sync of something written must fail.
 	CannotSync bool
+	// CannotReserve says that Allocate must fail with store.ErrUnsupported.
+	CannotReserve bool
 	// Counted waits until Statfs of a store that Open returned counts its
 	// objects. nil: it does from the start.
 	Counted func(store.Store)
@@ -45,6 +47,9 @@ func (m Maker) Run(t *testing.T) {
 		{"ObjectsAreApart", apart, 6},
 		{"BadOffsets", badOffsets, 0},
 		{"Usage", usage, 1},
+		{"Allocate", m.allocate, 1},
+		{"Deallocate", deallocate, 1},
+		{"Seek", seek, 1},
 		{"Model", model, 5},
 		{"Concurrent", concurrent, 3},
 		{"RemoveAgainstWriters", removeRace, 0},
@@ -97,7 +102,7 @@ func missing(t *testing.T, s store.Store) {
 	wantRead(t, s, Obj(0), 10, 1<<40, nil)
 	wantSize(t, s, Obj(0), 0)
 	for name, err := range map[string]error{
-		"Sync": s.Sync(Obj(0)), "Truncate": s.Truncate(Obj(0), 0), "Remove": s.Remove(Obj(1)),
+		"Sync": s.Sync(Obj(0)), "Truncate": s.Truncate(Obj(0), 0), "Deallocate": s.Deallocate(Obj(0), 0, 9), "Remove": s.Remove(Obj(1)),
 	} {
 		if err != nil {
 			t.Errorf("%s of a missing object: %v", name, err)
@@ -214,6 +219,17 @@ func badOffsets(t *testing.T, s store.Store) {
 	if err := s.Truncate(Obj(0), -1); !errors.Is(err, store.ErrInvalid) {
 		t.Errorf("Truncate(-1): %v", err)
 	}
+	for name, fn := range map[string]func(layout.Object, int64, int64) error{"Allocate": s.Allocate, "Deallocate": s.Deallocate} {
+		if err := errors.Join(fn(Obj(0), -1, 1), fn(Obj(0), 0, 0)); !errors.Is(err, store.ErrInvalid) {
+			t.Errorf("%s(-1): %v", name, err)
+		}
+		if err := fn(Obj(0), 2, math.MaxInt64-1); !errors.Is(err, store.ErrTooBig) {
+			t.Errorf("%s(past 2^63): %v", name, err)
+		}
+	}
+	if _, _, err := s.Seek(Obj(0), -1, true); !errors.Is(err, store.ErrInvalid) {
+		t.Errorf("Seek(-1): %v", err)
+	}
 	wantRead(t, s, Obj(0), 1, math.MaxInt64-1, nil)
 }
 
@@ -223,6 +239,84 @@ func usage(t *testing.T, s store.Store) {
 		t.Fatalf("Statfs = %+v, %v", before, err)
 	}
 	write(t, s, Obj(0), make([]byte, 100), 0)
+}
+
+// allocate reserves room past the end, in a hole and over data, which is all
+// the same to who reads.
+func (m Maker) allocate(t *testing.T, s store.Store) {
+	write(t, s, Obj(0), []byte("data"), 1<<20)
+	for _, r := range []struct{ off, n int64 }{{0, 1000}, {0, 8 << 20}, {5 << 20, 1 << 20}, {1 << 20, 2}} {
+		err := s.Allocate(Obj(0), r.off, r.n)
+		if m.CannotReserve {
+			if !errors.Is(err, store.ErrUnsupported) {
+				t.Fatalf("Allocate(%d, %d): %v, want ErrUnsupported", r.off, r.n, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatalf("Allocate(%d, %d): %v", r.off, r.n, err)
+		}
+	}
+	wantSize(t, s, Obj(0), 1<<20+4)
+	wantRead(t, s, Obj(0), 10, 1<<20-2, []byte("\x00\x00data"))
+	write(t, s, Obj(0), []byte("end"), 6<<20)
+	wantRead(t, s, Obj(0), 10, 6<<20-2, []byte("\x00\x00end"))
+}
+
+func deallocate(t *testing.T, s store.Store) {
+	const size = 100_000
+	want := bytes.Repeat([]byte{'x'}, size)
+	write(t, s, Obj(0), want, 0)
+	for _, r := range []struct{ off, n int64 }{{1, 9}, {4096, 8192}, {30_000, 1}, {90_000, 500_000}, {size, 5}, {1 << 40, 1}, {math.MaxInt64 - 1, 1}} {
+		if err := s.Deallocate(Obj(0), r.off, r.n); err != nil {
+			t.Fatalf("Deallocate(%d, %d): %v", r.off, r.n, err)
+		}
+		from := min(r.off, size)
+		clear(want[from:min(from+r.n, size)])
+		wantRead(t, s, Obj(0), size+1, 0, want)
+	}
+	wantSize(t, s, Obj(0), size)
+	if err := s.Remove(Obj(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Deallocate(Obj(1), 0, 1); !errors.Is(err, store.ErrStale) && err != nil {
+		t.Errorf("Deallocate after Remove: %v", err)
+	}
+}
+
+// seek asks for data and holes of an object that has both: between them may be
+// as few as the adapter likes, but data must not be passed over.
+func seek(t *testing.T, s store.Store) {
+	ask := func(off int64, hole bool) (int64, bool) {
+		t.Helper()
+		at, found, err := s.Seek(Obj(0), off, hole)
+		if err != nil || at < off {
+			t.Fatalf("Seek(%d, hole %v) = %d, %v", off, hole, at, err)
+		}
+		return at, found
+	}
+	if _, found := ask(0, false); found {
+		t.Error("a missing object has data")
+	}
+	if at, found := ask(7, true); at != 7 || !found {
+		t.Errorf("in a missing object the first hole from 7 on is at %d, %v", at, found)
+	}
+	const first, second = 8 << 20, 16 << 20
+	write(t, s, Obj(0), []byte("one"), first)
+	write(t, s, Obj(0), []byte("two"), second)
+	for off, most := range map[int64]int64{0: first, first: first, first + 3: second, second + 2: second + 2} {
+		if at, found := ask(off, false); at > most || !found {
+			t.Errorf("data from %d on is found at %d, %v; there is some at %d", off, at, found, most)
+		}
+	}
+	if _, found := ask(second+3, false); found {
+		t.Error("there is data past the end")
+	}
+	for _, off := range []int64{first, second} {
+		if at, found := ask(off, true); at < off+3 || at > second+3 || !found {
+			t.Errorf("a hole from %d on is found at %d, %v", off, at, found)
+		}
+	}
 }
 
 func (m Maker) wantFiles(t *testing.T, s store.Store, want uint64) {
@@ -243,7 +337,7 @@ func model(t *testing.T, s store.Store) {
 	for step := range 2000 {
 		i := rng.IntN(objects)
 		off := rng.IntN(most)
-		switch rng.IntN(8) {
+		switch rng.IntN(9) {
 		case 0, 1, 2, 3:
 			p := make([]byte, 1+rng.IntN(20_000))
 			for j := range p {
@@ -255,6 +349,13 @@ func model(t *testing.T, s store.Store) {
 			}
 			copy(want[i][off:], p)
 		case 4:
+			n := rng.IntN(most)
+			if err := s.Deallocate(Obj(i), int64(off), int64(n)); err != nil {
+				t.Fatalf("step %d: Deallocate: %v", step, err)
+			}
+			from := min(off, len(want[i]))
+			clear(want[i][from:min(from+n, len(want[i]))])
+		case 5:
 			if err := s.Truncate(Obj(i), int64(off)); err != nil {
 				t.Fatalf("step %d: Truncate: %v", step, err)
 			}
@@ -360,8 +461,9 @@ func (m Maker) closed(t *testing.T) {
 	_, writeErr := s.WriteAt(Obj(0), make([]byte, 1), 0)
 	_, sizeErr := s.Size(Obj(0))
 	_, statErr := s.Statfs()
+	_, _, seekErr := s.Seek(Obj(0), 0, false)
 	for i, err := range []error{
-		readErr, writeErr, sizeErr, statErr, s.Sync(Obj(0)), s.Truncate(Obj(0), 0), s.Remove(Obj(0)), s.Close(),
+		readErr, writeErr, sizeErr, statErr, seekErr, s.Allocate(Obj(0), 0, 1), s.Deallocate(Obj(0), 0, 1), s.Sync(Obj(0)), s.Truncate(Obj(0), 0), s.Remove(Obj(0)), s.Close(),
 	} {
 		if !errors.Is(err, store.ErrClosed) {
 			t.Errorf("call %d after Close: %v, want ErrClosed", i, err)
