@@ -26,15 +26,24 @@
 // groff, time, make and gcc, and run make in it. pjdfstest: PJDFSTEST_DIR. Get
 // pjd/pjdfstest from GitHub (the one in C, with tests/*/*.t), install autoconf,
 // automake and perl, and run "autoreconf -ifs", "./configure" and "make
-// pjdfstest" in it. Both run on a mount in a kernel guest, by
-// manifold/conformance/linux:
+// pjdfstest" in it. xfstests: XFSTESTS_DIR. Get kdave/xfstests from GitHub,
+// install xfslibs-dev, uuid-dev, libattr1-dev, libacl1-dev, libaio-dev,
+// libgdbm-dev, libcap-dev, liburing-dev, autoconf, automake, libtool-bin, gettext,
+// pkg-config, make and gcc, and to run it xfsprogs, acl, attr, bc, gawk, quota,
+// uuid-runtime and psmisc, and run make in it. These three run on a mount in a
+// kernel guest, by manifold/conformance/linux:
 //
 //	CTHON_DIR=/src/cthon04 go test -count=1 -v -run TestConnectathon ./conformance/linux
 //	PJDFSTEST_DIR=/src/pjdfstest go test -count=1 -v -timeout 60m -run TestPJDFSTest ./conformance/linux
+//	XFSTESTS_DIR=/src/xfstests go test -count=1 -v -timeout 180m -run TestXFSTests ./conformance/linux
 //
 // Connectathon takes two minutes for each minor version. All of pjdfstest takes
 // 10 to 30; PJDFSTEST_TESTS chooses directories or files below its tests, such
-// as "unlink rename/09.t".
+// as "unlink rename/09.t". Of xfstests the group "quick" is run, which takes an
+// hour on two idle cores, most of it the starting of programs in the guests;
+// XFSTESTS_TESTS chooses tests, such as "generic/001 generic/013", and
+// XFSTESTS_VERSION=4.1 the minor version. fsx and fsstress, which are part of it,
+// always run.
 //
 // MANIFOLD_BIN names a manifold program to test instead of this module's.
 package pynfs
