@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -115,4 +116,27 @@ func (f *Fleet) Space() Space {
 		s.Avail += i.Usage.FreeBytes
 	}
 	return s
+}
+
+// Fits says whether n bytes, dealt out evenly over data servers, find room there
+// as far as these have said: one that was not heard of has room.
+func (f *Fleet) Fits(ds []layout.DSID, n uint64) bool {
+	need, free := map[string]uint64{}, map[string]uint64{} // by disk
+	for _, i := range f.List() {
+		if !slices.Contains(ds, i.ID) || i.Usage.CapacityBytes == 0 {
+			continue
+		}
+		disk := i.Usage.Disk
+		if disk == "" {
+			disk = fmt.Sprint(i.ID) // its own; no disk's name is a number
+		}
+		need[disk] += n / uint64(len(ds))
+		free[disk] = i.Usage.FreeBytes
+	}
+	for disk := range need {
+		if need[disk] > free[disk] {
+			return false
+		}
+	}
+	return true
 }

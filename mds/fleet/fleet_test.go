@@ -282,3 +282,29 @@ func TestSpaceOfOneDisk(t *testing.T) {
 		t.Errorf("two disks of 100 GiB: %+v", s)
 	}
 }
+
+func TestFits(t *testing.T) {
+	f := load(t, &storetest.Mem{})
+	for i := range byte(4) { // two of them on one disk, each of 90 GiB free
+		h := hello(i+1, string('a'+rune(i)), "10.0.0.1:2049")
+		switch i {
+		case 0, 1:
+			h.Usage.Disk = "disk-x"
+		case 3:
+			h.Usage = control.Usage{}
+		}
+		up(t, f, h)
+	}
+	for _, c := range []struct {
+		ds   []layout.DSID
+		gib  uint64
+		want bool
+	}{
+		{[]layout.DSID{1}, 90, true}, {[]layout.DSID{1}, 91, false}, {[]layout.DSID{1, 2}, 90, true}, {[]layout.DSID{1, 2}, 91, false},
+		{[]layout.DSID{1, 3}, 180, true}, {[]layout.DSID{1, 3}, 181, false}, {[]layout.DSID{1, 2, 3}, 136, false}, {[]layout.DSID{4}, 1 << 30, true},
+	} {
+		if got := f.Fits(c.ds, c.gib<<30); got != c.want {
+			t.Errorf("%d GiB on %v: %v, want %v", c.gib, c.ds, got, c.want)
+		}
+	}
+}

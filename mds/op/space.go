@@ -30,7 +30,9 @@ func (o *Ops) allocate(ctx context.Context, c *compound.Call, a *nfs4.AllocateAr
 	switch {
 	case !free:
 		return nfs4.ErrDelay
-	case !o.roomFor(in, end):
+	case end > in.Size && !o.Fleet.Fits(in.Layout.DS, end-in.Size):
+		// A disk that is filled to the brim, only for ALLOCATE to fail on the
+		// next one, would fail everybody's WRITEs meanwhile.
 		return nfs4.ErrNoSpc
 	}
 	if err := o.Proxy.Allocate(ctx, target(o, in), a.Offset, a.Length); err != nil {
@@ -132,24 +134,6 @@ func span(off, n uint64) (end uint64, s nfs4.Status) {
 		return 0, nfs4.ErrFBig
 	}
 	return off + n, nfs4.OK
-}
-
-// roomFor says whether a file can grow to end, as far as its data servers said
-// how much room they have: one that is filled to the brim, only for ALLOCATE to
-// fail on the next one, would fail everybody's WRITEs meanwhile.
-func (o *Ops) roomFor(in *ns.Inode, end uint64) bool {
-	if end <= in.Size {
-		return true
-	}
-	share := (end - in.Size) / uint64(len(in.Layout.DS))
-	for _, i := range o.Fleet.List() {
-		for _, ds := range in.Layout.DS {
-			if i.ID == ds && i.Usage.CapacityBytes > 0 && share > i.Usage.FreeBytes {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // dataFile returns a regular file whose data can be worked on.
