@@ -1,12 +1,15 @@
 package linux_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"manifold/conformance/linux/expect"
 )
@@ -54,7 +57,26 @@ func newSuite(t *testing.T, variable, built, on string) suite {
 	}
 	c := boot(t, on, "suites", w.shared, suiteNumber)
 	w.clients = []client{c}
-	return suite{client: c, world: w, tree: tree, server: w.keep(t, "suites", func() *server { return w.up(t, suiteNumber) })}
+	return suite{client: c, world: w, tree: tree, server: w.keep(t, "suites", func() *server { return w.upIn(t, suiteNumber, smallDisk(t)) })}
+}
+
+// smallDisk returns a folder on a file system of its own, in memory, that has
+// room for 3 GiB: a suite may fill it, and no more than it.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "mf") // short: a Unix socket lies in it
+	if err == nil {
+		err = unix.Mount("none", dir, "tmpfs", 0, "size=3g")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(unix.Unmount(dir, unix.MNT_DETACH), os.Remove(dir)); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // judge compares results with the list of that name in testdata.

@@ -229,7 +229,13 @@ func (s *server) run(t *testing.T, name string, listen []string, args ...string)
 // thousand files would wait for.
 func (w *world) up(t *testing.T, n int, flags ...string) *server {
 	t.Helper()
-	s := w.newServer(t, n, "/dev/shm")
+	return w.upIn(t, n, "/dev/shm", flags...)
+}
+
+// upIn is up with the data within the folder root.
+func (w *world) upIn(t *testing.T, n int, root string, flags ...string) *server {
+	t.Helper()
+	s := w.newServer(t, n, root)
 	s.run(t, "up", s.listen, append([]string{"up", "--data", filepath.Join(s.dir, "data"), "--listen", s.listen[0],
 		"--data-servers", fmt.Sprint(dataServers), "--ds-listen", strings.Join(s.listen[1:], ","), "--admin", s.Admin}, flags...)...)
 	if err := s.DSUp(t.Context(), dataServers); err != nil {

@@ -43,8 +43,8 @@ func TestAllocate(t *testing.T) {
 	pl.commit(uint64(len(data)))
 	change := func() uint64 { return p.stat(o.fh, nfs4.AttrChange).Change }
 	before := change()
-	p.must(putFH(o.fh), allocateOp(o.id, 3*unit, 40*unit+1))
-	const size = 43*unit + 1
+	p.must(putFH(o.fh), allocateOp(o.id, 3*unit, 250*unit+1))
+	const size = 253*unit + 1
 	want := append(data, make([]byte, size-len(data))...)
 	if n := p.size(o.fh); n != size || change() == before {
 		t.Errorf("size %d, want %d; change %d was %d", n, size, change(), before)

@@ -17,8 +17,9 @@ import (
 // be reserved, and a hole looked for, stripe unit by stripe unit.
 
 const (
-	// allocateOps is how many pieces one request to a data server reserves.
-	allocateOps = 32
+	// allocateOps is how many pieces one request to a data server reserves: with
+	// SEQUENCE and PUTFH no more operations than any session takes.
+	allocateOps = 16
 	// holeMost bounds how many stripe units are asked for a hole: a file of
 	// which that many hold data is taken to have none further on.
 	holeMost = 4096
