@@ -2,6 +2,7 @@ package linux_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path"
@@ -27,7 +28,7 @@ const (
 )
 
 // suiteNumber tells the guest, and the server, of the suites from others.
-// Further guests have the numbers after it.
+// Further ones have the numbers after it.
 const suiteNumber = 9
 
 // suite is a built tree of an outside suite, as the guest sees it, with the
@@ -55,9 +56,17 @@ func newSuite(t *testing.T, variable, built, on string) suite {
 	if out, err := exec.Command("cp", "-a", dir, tree).CombinedOutput(); err != nil { // with the times, which make compares
 		t.Fatalf("copy %s: %v: %s", dir, err, out)
 	}
-	c := boot(t, on, "suites", w.shared, suiteNumber)
-	w.clients = []client{c}
-	return suite{client: c, world: w, tree: tree, server: w.keep(t, "suites", func() *server { return w.upIn(t, suiteNumber, smallDisk(t)) })}
+	return suite{world: w, tree: tree}.another(t, on, 0)
+}
+
+// another returns the suite on a guest, and a server, of its own: number n.
+func (s suite) another(t *testing.T, on string, n int) suite {
+	t.Helper()
+	name := fmt.Sprint("suites", n)
+	s.client = boot(t, on, name, s.world.shared, suiteNumber+n)
+	s.world.clients = append(s.world.clients, s.client)
+	s.server = s.world.keep(t, name, func() *server { return s.world.upIn(t, suiteNumber+n, smallDisk(t)) })
+	return s
 }
 
 // smallDisk returns a folder on a file system of its own, in memory, that has

@@ -58,20 +58,19 @@ func TestXFSTests(t *testing.T) {
 	var mu sync.Mutex
 	var guests sync.WaitGroup
 	for i := range xfstestsGuests {
-		c := s.client
+		s := s
 		if i > 0 {
-			c = boot(t, suites[1], fmt.Sprint("suites", i), s.world.shared, suiteNumber+i)
-			s.world.clients = append(s.world.clients, c)
+			s = s.another(t, suites[1], i) // with a server that the other does not fill
 		}
-		config := s.prepareXFSTests(t, c, i, version)
+		config := s.prepareXFSTests(t, i, version)
 		guests.Go(func() {
 			for batch := range batches {
-				results := s.check(t.Context(), c, config, batch)
+				results := s.check(t.Context(), config, batch)
 				mu.Lock()
 				found = append(found, results...)
 				mu.Unlock()
 				for _, r := range results {
-					t.Log(r.ID, []string{"passed", "FAILED", "not run"}[r.Outcome], r.Note)
+					t.Log(r.ID, []string{"passed", "FAILED", "not run"}[r.Outcome], strings.TrimPrefix(r.Note, "[not run] "))
 				}
 			}
 		})
@@ -161,20 +160,20 @@ func (s suite) limitTests(t *testing.T) {
 	}
 }
 
-// prepareXFSTests makes what the suite needs in the guest c, its number n: users,
-// and directories of its own to mount, which become the test and the scratch
-// device. It returns the path of the suite's configuration. What is remounted
-// read-only must not be what is mounted a second time: nosharecache.
-func (s suite) prepareXFSTests(t *testing.T, c client, n int, version string) string {
+// prepareXFSTests makes what the suite needs in the guest, number n: users, and
+// two directories to mount, which become the test and the scratch device. It
+// returns the path of the suite's configuration. What is remounted read-only
+// must not be what is mounted a second time: nosharecache.
+func (s suite) prepareXFSTests(t *testing.T, n int, version string) string {
 	t.Helper()
-	dir := c.mount(t, s.server.address, "all", "vers="+version)
-	c.sh(t, dir, fmt.Sprintf(`mkdir -m 777 test.%d scratch.%[1]d; mkdir -p /mnt/test /mnt/scratch
-		for u in fsgqa fsgqa2 123456-fsgqa; do id "$u" >/dev/null 2>&1 || useradd --badname -m -U "$u"; done`, n))
+	dir := s.mount(t, s.server.address, "all", "vers="+version)
+	s.sh(t, dir, `mkdir -m 777 test scratch; mkdir -p /mnt/test /mnt/scratch
+		for u in fsgqa fsgqa2 123456-fsgqa; do id "$u" >/dev/null 2>&1 || useradd --badname -m -U "$u"; done`)
 	config := filepath.Join(s.world.shared, fmt.Sprint("config.", n))
 	text := fmt.Sprintf("export FSTYP=nfs TEST_DIR=/mnt/test SCRATCH_MNT=/mnt/scratch RESULT_BASE=%s\n"+
-		"export TEST_DEV=%s:/test.%d SCRATCH_DEV=%[2]s:/scratch.%[3]d\n"+
-		"export NFS_MOUNT_OPTIONS='%[4]s' MOUNT_OPTIONS='%[4]s' TEST_FS_MOUNT_OPTS='%[4]s'\n",
-		filepath.Join(s.world.shared, fmt.Sprint("results.", n)), s.server.address, n, "-o nosharecache,vers="+version)
+		"export TEST_DEV=%s:/test SCRATCH_DEV=%[2]s:/scratch\n"+
+		"export NFS_MOUNT_OPTIONS='%[3]s' MOUNT_OPTIONS='%[3]s' TEST_FS_MOUNT_OPTS='%[3]s'\n",
+		filepath.Join(s.world.shared, fmt.Sprint("results.", n)), s.server.address, "-o nosharecache,vers="+version)
 	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -182,11 +181,11 @@ func (s suite) prepareXFSTests(t *testing.T, c client, n int, version string) st
 }
 
 // check runs one batch of tests.
-func (s suite) check(ctx context.Context, c client, config string, tests []string) []expect.Result {
+func (s suite) check(ctx context.Context, config string, tests []string) []expect.Result {
 	limit := time.Duration(len(tests))*(xfstestsEach+time.Minute) + time.Minute
 	ctx, cancel := context.WithTimeout(ctx, limit+time.Minute)
 	defer cancel()
-	res, err := c.Do(ctx, work.Exec{
+	res, err := s.Do(ctx, work.Exec{
 		Argv: append([]string{"./check", "-nfs"}, tests...), Dir: s.tree,
 		Env: []string{"HOST_OPTIONS=" + config}, Seconds: int(limit / time.Second),
 	})
