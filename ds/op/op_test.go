@@ -262,6 +262,7 @@ func TestHolesAndEnds(t *testing.T) {
 		{"hole and the end", 100, 90, 20, zeros(10), true},
 		{"end within the hole, odd length", 13, 0, 20, "0123456789" + zeros(3), true},
 		{"the size lags behind the object", 3, 5, 10, "56789", true},
+		{"the last bytes that files can have", math.MaxInt64, math.MaxInt64 - 3, 10, zeros(3), true},
 		{"far hole", 1 << 50, 1 << 45, 1 << 20, zeros(1 << 20), false},
 	} {
 		r.setSize(testObject, q.size, nil)

@@ -65,15 +65,16 @@ func (o *Ops) readCount(c *compound.Call, a *nfs4.ReadArgs) (int, nfs4.Status) {
 // fill reads the file at off into buf and returns how many bytes of it are
 // valid, and whether the file ends there.
 func (o *Ops) fill(ctx context.Context, obj layout.Object, buf []byte, off uint64) (n int, eof bool, _ nfs4.Status) {
-	if off > math.MaxInt64-uint64(len(buf)) {
+	if off >= math.MaxInt64 {
 		return 0, true, nfs4.OK // no file is that long: WRITE answers FBIG
 	}
+	buf = buf[:min(uint64(len(buf)), math.MaxInt64-off)]
 	n, err := o.cfg.Store.ReadAt(obj, buf, int64(off))
 	if err != nil {
 		return 0, false, o.failed("read", obj, err)
 	}
 	if n == len(buf) {
-		return n, false, nfs4.OK
+		return n, off+uint64(n) == math.MaxInt64, nfs4.OK
 	}
 	size, err := o.sizes.get(ctx, obj, off+uint64(len(buf)))
 	if err != nil {
