@@ -131,7 +131,7 @@ func quickTests(dir string) (able, beyond []string, err error) {
 		}
 		id := "generic/" + filepath.Base(file)
 		switch {
-		case !quick.Match(text):
+		case !quick.Match(text), id == "generic/604": // 604 counts on umount(8) being under way 10 ms after it was started
 		case never.Match(text):
 			beyond = append(beyond, id)
 		default:

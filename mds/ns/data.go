@@ -45,7 +45,7 @@ func (v *Volume) Wrote(tx store.Tx, now time.Time, cred Cred, file layout.Handle
 	}
 	in.Size = max(in.Size, end)
 	if !cred.root() {
-		in.Mode = dropSetID(in.Mode)
+		in.Mode = dropSetID(in.Mode, &cred, in.GID)
 	}
 	return in, v.put(tx, in)
 }

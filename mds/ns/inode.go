@@ -92,10 +92,10 @@ func (in *Inode) modified(now time.Time) {
 }
 
 // dropSetID takes the set-id bits from a mode, as a write or a new owner does:
-// set-group-id only where the group may execute (without that the bit once
-// meant mandatory locking).
-func dropSetID(mode uint32) uint32 {
-	if mode&modeXGroup != 0 {
+// set-group-id without leave for the group to execute, which once meant mandatory
+// locking, only if cred is not in the file's group, as Linux does.
+func dropSetID(mode uint32, cred *Cred, gid uint32) uint32 {
+	if mode&modeXGroup != 0 || !cred.root() && !cred.in(gid) {
 		mode &^= modeSetGID
 	}
 	return mode &^ modeSetUID

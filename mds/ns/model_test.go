@@ -331,22 +331,22 @@ func (w *world) chown() {
 	if !w.check(fmt.Sprintf("chown %d %v:%v by %d", n.h.Inode, uid, gid, c.UID), err, want) || !setUID && !setGID {
 		return
 	}
+	if !n.dir() {
+		n.mode = n.cleared(c)
+	}
 	if setUID {
 		n.uid = uid
 	}
 	if setGID {
 		n.gid = gid
 	}
-	if !n.dir() {
-		n.mode = cleared(n.mode)
-	}
 	w.touch(n, false)
 }
 
-// cleared is a mode without its set-id bits.
-func cleared(m uint32) uint32 {
-	m &^= 0o4000
-	if m&0o010 != 0 {
+// cleared is n's mode without the set-id bits that c's change takes.
+func (n *mnode) cleared(c Cred) uint32 {
+	m := n.mode &^ 0o4000
+	if m&0o010 != 0 || c.UID != 0 && c.GID != n.gid && !slices.Contains(c.GIDs, n.gid) {
 		m &^= 0o2000
 	}
 	return m
@@ -373,7 +373,7 @@ func (w *world) resize() {
 	}
 	n.size = size
 	if c.UID != 0 {
-		n.mode = cleared(n.mode)
+		n.mode = n.cleared(c)
 	}
 	w.touch(n, true)
 }
@@ -389,7 +389,7 @@ func (w *world) write() {
 	})
 	n.size = max(n.size, end)
 	if c.UID != 0 {
-		n.mode = cleared(n.mode)
+		n.mode = n.cleared(c)
 	}
 	w.touch(n, true)
 }

@@ -231,12 +231,12 @@ func (in *Inode) maySet(cred *Cred, s *settings, writer bool) error {
 // set sets what maySet has allowed.
 func (in *Inode) set(now time.Time, cred *Cred, s *settings) {
 	in.changed(now)
-	has := s.mask.Has
+	has, gid := s.mask.Has, in.GID
 	if has(nfs4.AttrSize) {
 		in.Mtime = in.Ctime
 		in.Size = s.size
 		if !cred.root() {
-			in.Mode = dropSetID(in.Mode)
+			in.Mode = dropSetID(in.Mode, cred, in.GID)
 		}
 	}
 	switch {
@@ -255,7 +255,7 @@ func (in *Inode) set(now time.Time, cred *Cred, s *settings) {
 		in.GID = s.gid
 	}
 	if (has(nfs4.AttrOwner) || has(nfs4.AttrOwnerGroup)) && in.Type != nfs4.TypeDir {
-		in.Mode = dropSetID(in.Mode)
+		in.Mode = dropSetID(in.Mode, cred, gid)
 	}
 	if has(nfs4.AttrMode) || has(nfs4.AttrACL) {
 		in.Mode &^= foreignSetID(in, cred)

@@ -56,6 +56,10 @@ func TestSetAttrRules(t *testing.T) {
 		{root, 0o6755, owner("1001"), false, nfs4.OK, 0o755},
 		{root, 0o6745, owner("1001"), false, nfs4.OK, 0o2745},
 		{alice, 0o6755, group("200"), false, nfs4.OK, 0o755},
+		{alice, 0o6666, size, false, nfs4.OK, 0o2666},
+		{alice, 0o6676, size, false, nfs4.OK, 0o676},
+		{bob, 0o6666, size, false, nfs4.OK, 0o666}, // of another group
+		{root, 0o6666, size, false, nfs4.OK, 0o6666},
 		{alice, 0o644, group("300"), false, nfs4.ErrPerm, 0o644},
 		{bob, 0o666, group("200"), false, nfs4.ErrPerm, 0o666},
 		{alice, 0o644, owner("what"), false, nfs4.ErrBadOwner, 0o644},
