@@ -106,7 +106,8 @@ func (s suite) exercise(t *testing.T, options string) []expect.Result {
 
 // quickTests lists the tests of the group quick in dir: those that can run on
 // an NFS mount, and those that say, in their text, that they need what it never
-// has. Asking each of the latter would take longer than all of the former.
+// has. Asking each of the latter would take longer than all of the former. Tests
+// that fail or pass by chance are in neither.
 func quickTests(dir string) (able, beyond []string, err error) {
 	files, err := filepath.Glob(filepath.Join(dir, "[0-9][0-9][0-9]"))
 	if err != nil || len(files) == 0 {
@@ -124,6 +125,10 @@ func quickTests(dir string) (able, beyond []string, err error) {
 		`scratch_casefold`, `atomic_write`, `scratch_write_atomic`, `dax`, `scratch_dax`, `idmapped`, `export`, `chattr`, `label`, `thp`, `scratch_xfs`,
 		`xfs_io_command "?(fiemap|fzero|fcollapse|finsert|funshare|exchangerange|startupdate|chattr|lsattr|fsmap|label)`,
 	}, "|") + `)`)
+	unsteady := map[string]bool{
+		"generic/103": true, // takes all but 512 KiB of what statfs calls free, which is a second old and where metadata grow too
+		"generic/604": true, // counts on umount(8) being under way 10 ms after it was started
+	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -131,7 +136,7 @@ func quickTests(dir string) (able, beyond []string, err error) {
 		}
 		id := "generic/" + filepath.Base(file)
 		switch {
-		case !quick.Match(text), id == "generic/604": // 604 counts on umount(8) being under way 10 ms after it was started
+		case !quick.Match(text), unsteady[id]:
 		case never.Match(text):
 			beyond = append(beyond, id)
 		default:
