@@ -7,7 +7,7 @@
 // port 2049 and nothing outlives the run; the network is a bridge that holds
 // the servers' addresses, with a tap for each guest. The packages below it hold
 // the kernels (kernel), the guests (guest), what a guest can be asked to do
-// (work), the server under test (sut) and the client's counters (mountstats).
+// (work; rivalry), the server under test (sut) and the client's counters (mountstats).
 package linux
 
 import (

@@ -62,6 +62,7 @@ func TestKernelClient(t *testing.T) {
 			w.explainAll(t)
 		})
 	}
+	w.content(t)
 	w.report(t)
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"manifold/conformance/linux/rivalry"
 	"manifold/conformance/linux/work"
 )
 
@@ -51,7 +52,7 @@ func (s *server) start(req work.Request) {
 	s.running[req.ID] = cancel
 	go func() {
 		defer cancel()
-		s.reply(work.Serve(ctx, req))
+		s.reply(work.Serve(ctx, req, rivalry.Ops()...))
 	}()
 }
 

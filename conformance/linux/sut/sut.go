@@ -128,6 +128,28 @@ func (p *Process) Log() string {
 	return string(b[max(0, len(b)-most):])
 }
 
+// Said returns when the process, in all its runs, logged a line with text in
+// it, in order.
+func (p *Process) Said(text string) ([]time.Time, error) {
+	b, err := os.ReadFile(p.log)
+	if err != nil {
+		return nil, err
+	}
+	var at []time.Time
+	for line := range strings.Lines(string(b)) {
+		if !strings.Contains(line, text) {
+			continue
+		}
+		stamp, _, _ := strings.Cut(line, " ")
+		when, err := time.Parse("2006-01-02T15:04:05.000Z0700", stamp)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q: %w", p.log, line, err)
+		}
+		at = append(at, when)
+	}
+	return at, nil
+}
+
 // Ctl is `manifold ctl` towards one server.
 type Ctl struct {
 	Bin   string // the program

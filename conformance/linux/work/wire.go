@@ -69,7 +69,7 @@ type Reply struct {
 	Errno  int    `json:"errno,omitempty"`
 }
 
-// ops lists one zero value of each Op that can cross the wire.
+// ops lists one zero value of each Op of this package.
 func ops() []Op {
 	return []Op{
 		Plan{}, Verify{}, Sum{}, Tree{}, Names{}, Refused{}, Lock{}, Ack{}, AckCheck{},
@@ -86,11 +86,12 @@ func NewRequest(id uint64, op Op, cred Cred) (Request, error) {
 	return Request{ID: id, Op: reflect.TypeOf(op).Name(), Args: args, Cred: cred}, nil
 }
 
-// Serve does what a Request asks and returns its Reply.
-func Serve(ctx context.Context, req Request) Reply {
+// Serve does what a Request asks and returns its Reply. more is a zero value of
+// each Op of other packages.
+func Serve(ctx context.Context, req Request, more ...Op) Reply {
 	reply := Reply{ID: req.ID}
 	err := as(req.Cred, func() error {
-		op, err := decode(req)
+		op, err := decode(req, append(ops(), more...))
 		if err != nil {
 			return err
 		}
@@ -129,8 +130,8 @@ func (e *remoteError) Error() string { return e.text }
 func (e *remoteError) Unwrap() error { return e.errno }
 
 // decode finds the Op that req names and fills in its arguments.
-func decode(req Request) (Op, error) {
-	for _, zero := range ops() {
+func decode(req Request, ops []Op) (Op, error) {
+	for _, zero := range ops {
 		typ := reflect.TypeOf(zero)
 		if typ.Name() != req.Op {
 			continue
