@@ -1,7 +1,7 @@
 // Package pynfs runs pynfs, the NFSv4.1 and 4.2 server tests, against Manifold.
 //
 // Its nouns: a run is one call of pynfs' testserver.py, for one minor version
-// and one group of tests, on a fresh `manifold up` with an export made for it;
+// and some groups or tests, on a fresh `manifold up` with an export made for it;
 // a list of expectations (testdata) names the tests of a run that fail, each
 // with its reason and what will be done about it. A failure that is not listed,
 // and a listed test that passes, fail the test here.
@@ -17,8 +17,9 @@
 // home), install Debian's python3-ply, python3-gssapi, python3-setuptools, swig
 // and libkrb5-dev, and run "/usr/bin/python3 setup.py build" in it, which
 // generates its XDR code in place. PYTHON names another interpreter than
-// /usr/bin/python3. The three runs go on side by side and take about three
-// minutes, most of it waiting for leases to run out:
+// /usr/bin/python3. The runs go on side by side and take about six minutes, most
+// of it waiting for leases to run out. In the run "reboot" the suite has the
+// server killed and started again:
 //
 //	PYNFS_DIR=/src/pynfs go test -count=1 -v ./conformance/pynfs
 //
