@@ -36,7 +36,7 @@ func (o *Ops) setattr(ctx context.Context, c *compound.Call, a *nfs4.SetattrArgs
 		r.AttrsSet = done.Set
 		return s
 	}
-	writer, s := o.mayResize(c, a.Stateid)
+	writer, s := o.mayResize(c, a)
 	if s != nfs4.OK {
 		return s
 	}
@@ -48,7 +48,7 @@ func (o *Ops) setattr(ctx context.Context, c *compound.Call, a *nfs4.SetattrArgs
 		return s
 	}
 	defer unlock()
-	if writer, s = o.mayResize(c, a.Stateid); s != nfs4.OK {
+	if writer, s = o.mayResize(c, a); s != nfs4.OK {
 		return s
 	}
 	r.AttrsSet, s = o.setSize(ctx, c, here(c), &a.ObjAttributes, writer)
@@ -57,9 +57,11 @@ func (o *Ops) setattr(ctx context.Context, c *compound.Call, a *nfs4.SetattrArgs
 
 // mayResize checks the stateid of a SETATTR of the size. writer says that it
 // is one under which the file is open for writing.
-func (o *Ops) mayResize(c *compound.Call, id nfs4.Stateid) (writer bool, s nfs4.Status) {
-	v := o.decide(state.IOReq{Client: c.Client, File: here(c).Inode, Stateid: id, Write: true})
-	return v.Status == nfs4.OK && !id.IsSpecial(), v.Status
+func (o *Ops) mayResize(c *compound.Call, a *nfs4.SetattrArgs) (writer bool, s nfs4.Status) {
+	v := o.decide(state.IOReq{
+		Client: c.Client, File: here(c).Inode, Stateid: a.Stateid, Write: true, Empty: a.ObjAttributes.Size == 0,
+	})
+	return v.Status == nfs4.OK && !a.Stateid.IsSpecial(), v.Status
 }
 
 // mayTruncate checks the mode before others' layouts are recalled for a

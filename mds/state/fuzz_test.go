@@ -119,7 +119,7 @@ func (f *fuzzer) request() (nfs4.ClientID, uint64, Request) {
 	case 6:
 		return lo.client, lo.file, LockuReq{lo.client, lo.file, lo.sid, f.span()}
 	case 7:
-		return 0, 0, IOReq{o.client, o.file, o.sid, f.one(2)}
+		return 0, 0, IOReq{o.client, o.file, o.sid, f.one(2), odd}
 	case 8:
 		return o.client, o.file, LayoutGetReq{o.client, o.file, o.sid, nfs4.IOMode(f.n(4)), []layout.DSID{layout.DSID(f.n(3)), layout.DSID(f.n(3))}, f.one(2), nfs4.SessionID{}, nfs4.ReferringCall{}}
 	case 9:

@@ -302,7 +302,7 @@ func (r IOReq) decide(c *Core, e env) Verdict {
 	}
 	if k, _, s := c.parse(r.Stateid); s == nfs4.OK && k == kindDeleg {
 		d, s := c.findDeleg(r.Client, r.File, r.Stateid)
-		if s == nfs4.OK && r.Write && !d.write {
+		if s == nfs4.OK && (r.Write && !d.write || r.Empty) {
 			s = nfs4.ErrOpenMode
 		}
 		return refuse(s)

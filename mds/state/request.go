@@ -122,6 +122,12 @@ type LockuReq struct {
 // locks are advisory. It changes nothing, but for the recalls that come with
 // ErrDelay.
 //
+// Empty says, along with Write, that the file is to become empty, for which a
+// delegation will not do: Linux opens a file by itself for reading, with O_TRUNC,
+// for somebody who may not write to it, and then cuts it in the name of whom the
+// delegation was given to. Told ErrOpenMode it refuses that one; for anybody
+// else it returns the delegation and cuts the file under the open.
+//
 // Errors: ErrOpenMode, ErrLocked (a share reservation denies it), ErrGrace and
 // ErrDelay (a delegation or what a courtesy client holds in the way: both for
 // special stateids only) and those of the stateid.
@@ -130,6 +136,7 @@ type IOReq struct {
 	File    uint64
 	Stateid nfs4.Stateid
 	Write   bool
+	Empty   bool
 }
 
 // LayoutGetReq is LAYOUTGET, always answered for the whole file (RFC 8881

@@ -284,9 +284,9 @@ func (s *story) request(cmd string) Request {
 	case "locku":
 		return LockuReq{id, file, s.sid(), a.span()}
 	case "read":
-		return IOReq{id, file, s.sid(), false}
+		return IOReq{id, file, s.sid(), false, false}
 	case "write":
-		return IOReq{id, file, s.sid(), true}
+		return IOReq{id, file, s.sid(), true, a.has("empty")}
 	case "layoutget":
 		var ds []layout.DSID
 		for w := range strings.SplitSeq(a["ds"], ",") {
