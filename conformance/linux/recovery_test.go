@@ -280,12 +280,12 @@ func (q *quarrel) report(t *testing.T, sd *side, guarded []event, crashes []cras
 	}
 	t.Logf("%s: kill -9 of the metadata server, %d times, until", sd.holder.Kernel.Version, len(crashes))
 	for _, what := range []string{"listening", "statfs", "lock reclaimed", "write under the lock", "end of grace", "lock of somebody else"} {
-		if len(d[what]) != len(crashes) {
-			t.Errorf("%s came back after %d of %d crashes", what, len(d[what]), len(crashes))
+		if len(d[what]) == 0 {
+			t.Errorf("  %-22s never", what)
 			continue
 		}
 		s := slices.Sorted(slices.Values(d[what]))
-		t.Logf("  %-22s p50 %5d ms, max %5d ms", what, s[len(s)/2].Milliseconds(), s[len(s)-1].Milliseconds())
+		t.Logf("  %-22s p50 %5d ms, max %5d ms (of %d)", what, s[len(s)/2].Milliseconds(), s[len(s)-1].Milliseconds(), len(s))
 	}
 }
 
@@ -332,16 +332,18 @@ func (sd *side) inherit(t *testing.T, s *server, c crash) {
 			last++
 		}
 	}
+	for i, r := range sd.rivals {
+		if n := sd.rival.result(t, sd.trying[i]).N; n != last && n != last+1 {
+			t.Errorf("%v read round %d, want the last one, %d, or the one after, under way", r, n, last)
+		}
+	}
 	ends := s.said(t, "grace is over")
 	over := ends[len(ends)-1].At
 	if limit := c.up.Add(crashLease * time.Second); over.Before(limit) {
 		t.Errorf("grace ended at %v, want %v at least, because a client was missing", over, limit)
 	}
 	t.Logf("kill -9 of the metadata server, end of grace %v later", over.Sub(c.killed).Round(time.Millisecond))
-	for i, r := range sd.rivals {
-		if n := sd.rival.result(t, sd.trying[i]).N; n != last && n != last+1 {
-			t.Errorf("%v read round %d, want the last one, %d, or the one after, under way", r, n, last)
-		}
+	for _, r := range sd.rivals {
 		tried := sd.rival.events(t, r.Log)
 		got := tried[len(tried)-1]
 		if got.What != "got" || got.At.Add(got.early).Before(over) {

@@ -39,6 +39,12 @@ func (r Refused) prepare() error {
 		err = first(err, os.WriteFile(r.at(name), []byte(name), 0o600), os.Chmod(r.at(name), mode))
 	}
 	err = first(err, os.Lchown(r.at("shared"), 0, r.Group))
+	// The client may have a delegation of it then.
+	if f, e := os.OpenFile(r.at("public"), os.O_RDWR, 0); e != nil {
+		err = first(err, e)
+	} else {
+		err = first(err, f.Close())
+	}
 	for name, mode := range map[string]os.FileMode{"closed": 0o700, "open": 0o777, "sticky": 0o777 | os.ModeSticky, "blind": 0o711} {
 		err = first(err, os.Mkdir(r.at(name), 0o755), os.WriteFile(r.at(name+"/roots"), nil, 0o644), os.Chmod(r.at(name), mode))
 	}
@@ -63,6 +69,7 @@ func (r Refused) try() (Result, error) {
 		{"read of a private file", open("secret", os.O_RDONLY), syscall.EACCES},
 		{"write of a public file", open("public", os.O_WRONLY), syscall.EACCES},
 		{"read of a write-only file", open("write-only", os.O_RDONLY), syscall.EACCES},
+		{"truncation of a public file by an open for reading", open("public", os.O_RDONLY|os.O_TRUNC), syscall.EACCES},
 		{"truncation of a public file", os.Truncate(r.at("public"), 0), syscall.EACCES},
 		{"create in root's folder", open("mine", os.O_CREATE|os.O_WRONLY), syscall.EACCES},
 		{"mkdir in root's folder", os.Mkdir(r.at("mine"), 0o755), syscall.EACCES},
