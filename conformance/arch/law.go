@@ -38,6 +38,8 @@ func law() []row {
 		{"mds/state", []string{"xdr/nfs4", "layout"}, "state decides, and touches nothing"},
 		{"mds/placement", []string{"xdr/nfs4", "layout"}, "placement decides, and touches nothing"},
 		{"mds/store", nil, "a store keeps keys and values and knows no NFS"},
+		{"mds/store/etcd", []string{"mds/store", "mds/store/bolt"}, "etcd is the record, a bolt file this machine's copy of it"},
+		{"mds/store/etcd/etcdtest", nil, "real etcd servers for tests"},
 		{"mds/store/*", []string{"mds/store"}, "a store keeps keys and values and knows no NFS"},
 		{"mds/ns", []string{"mds/store", "xdr/nfs4", "layout"}, "the name space is written over a transaction, without state or network"},
 		{"mds/outbox", []string{"mds/state", "mds/store", "layout/control", "xdr/compound"}, "the outbox tells others what the store says is to be told"},
@@ -70,7 +72,7 @@ func only() []row {
 		{"github.com/go-git/go-billy/...", []string{"ds/store/billyfs", "ds/nfs3", "mds/nfs3"}, "the fast path does not go through a file system abstraction"},
 		{"github.com/willscott/go-nfs/...", []string{"ds/nfs3", "mds/nfs3"}, "NFSv3 is a face"},
 		{"go.etcd.io/bbolt/...", []string{"mds/store/bolt"}, "one store, one adapter"},
-		{"go.etcd.io/etcd/...", []string{"mds/store/etcd"}, "one store, one adapter"},
+		{"go.etcd.io/etcd/...", []string{"mds/store/etcd/..."}, "one store, one adapter"},
 		{"github.com/jcmturner/...", []string{"xdr/rpc/gss/krb5"}, "one mechanism, one adapter"},
 		{"google.golang.org/grpc/...", []string{"layout/control/...", "mds/admin/...", "cmd/..."}, "gRPC is for control and administration, not for NFS"},
 	}

@@ -5,12 +5,24 @@ import (
 	"errors"
 )
 
-// Bounds of a batch: with either reached, Updates wait for the batch before to
-// be durable.
-const (
-	maxBatchOps   = 2 * MaxUpdateOps
-	maxBatchBytes = 8 * MaxUpdateBytes
-)
+// Bounds say how much a batch gathers: with either reached, Updates wait for the
+// batch before to be durable. An Update that is larger by itself still goes, and
+// the last one of a batch may exceed them. Zero fields take the default.
+type Bounds struct {
+	// Ops are writes: twice MaxUpdateOps. Bytes are of keys and values: 8 times
+	// MaxUpdateBytes.
+	Ops, Bytes int
+}
+
+func (b Bounds) withDefaults() Bounds {
+	if b.Ops == 0 {
+		b.Ops = 2 * MaxUpdateOps
+	}
+	if b.Bytes == 0 {
+		b.Bytes = 8 * MaxUpdateBytes
+	}
+	return b
+}
 
 // Group makes a Store of a Backend by group commit. Updates take turns on an
 // overlay of pending writes; a goroutine commits what has gathered, and while
@@ -18,6 +30,7 @@ const (
 // timer: a lone Update is committed at once.
 type Group struct {
 	backend Backend
+	bounds  Bounds
 	wake    chan struct{} // capacity 1: there is something for the committer
 	done    chan struct{} // closed when the committer has ended
 
@@ -44,13 +57,17 @@ func newBatch() *batch {
 	return &batch{layer: newLayer(), taken: make(chan struct{}), done: make(chan struct{})}
 }
 
-func (b *batch) full() bool { return len(b.vals) >= maxBatchOps || b.bytes >= maxBatchBytes }
+// full says that the filling batch takes no more.
+func (g *Group) full() bool {
+	return len(g.filling.vals) >= g.bounds.Ops || g.filling.bytes >= g.bounds.Bytes
+}
 
 // NewGroup returns a Store that keeps everything in b, and closes b when it is
 // closed itself.
-func NewGroup(b Backend) *Group {
+func NewGroup(b Backend, bounds Bounds) *Group {
 	g := &Group{
 		backend: b,
+		bounds:  bounds.withDefaults(),
 		wake:    make(chan struct{}, 1),
 		done:    make(chan struct{}),
 		turn:    make(chan struct{}, 1),
@@ -110,7 +127,7 @@ func (g *Group) waitTurn(ctx context.Context) error {
 			g.endTurn()
 			return err
 		}
-		if !g.filling.full() {
+		if !g.full() {
 			return nil
 		}
 		taken := g.filling.taken

@@ -19,7 +19,8 @@ import (
 // the committer do not wait for each other.
 const minMap = 1 << 30
 
-// backend is a store.Backend.
+// Backend is a store.Backend in one file. Beside the map the file holds a note,
+// which is written in the same transaction.
 //
 // bbolt publishes a new root before it has flushed it, so a read transaction
 // that begins during a commit may show what is not durable. Readers
@@ -27,7 +28,7 @@ const minMap = 1 << 30
 // which is let go when the next commit is done. Only if the commit may have
 // to move the map, which it cannot while a read transaction is open, is the
 // snapshot let go before, and readers wait.
-type backend struct {
+type Backend struct {
 	db *bbolt.DB
 
 	mu     sync.Mutex
@@ -73,7 +74,7 @@ func (s *snapshot) Release() {
 }
 
 // Snapshot implements store.Backend.
-func (b *backend) Snapshot() (store.Snapshot, error) {
+func (b *Backend) Snapshot() (store.Snapshot, error) {
 	for {
 		b.mu.Lock()
 		s, idle, err := b.snap, b.idle, b.err
@@ -92,7 +93,7 @@ func (b *backend) Snapshot() (store.Snapshot, error) {
 }
 
 // renew takes the snapshot that readers get from now on.
-func (b *backend) renew() error {
+func (b *Backend) renew() error {
 	tx, err := b.db.Begin(false)
 	if err != nil {
 		return err
@@ -104,7 +105,7 @@ func (b *backend) renew() error {
 }
 
 // publish replaces the snapshot, or says why there is none any more.
-func (b *backend) publish(s *snapshot, err error) {
+func (b *Backend) publish(s *snapshot, err error) {
 	b.mu.Lock()
 	old := b.snap
 	b.snap, b.err = s, err
@@ -120,7 +121,7 @@ func (b *backend) publish(s *snapshot, err error) {
 }
 
 // withdraw lets readers wait for the end of the commit.
-func (b *backend) withdraw() {
+func (b *Backend) withdraw() {
 	b.mu.Lock()
 	old := b.snap
 	b.snap, b.idle = nil, make(chan struct{})
@@ -131,11 +132,14 @@ func (b *backend) withdraw() {
 }
 
 // Commit implements store.Backend.
-func (b *backend) Commit(batch []store.Write) error {
+func (b *Backend) Commit(batch []store.Write) error { return b.CommitNote(batch, nil) }
+
+// CommitNote is Commit, and replaces the note unless note is nil.
+func (b *Backend) CommitNote(batch []store.Write, note []byte) error {
 	if b.mayRemap(batch) {
 		b.withdraw()
 	}
-	id, err := b.commit(batch)
+	id, err := b.commit(batch, note)
 	if err == nil {
 		if err = b.renew(); err == nil {
 			return nil
@@ -149,7 +153,7 @@ func (b *backend) Commit(batch []store.Write) error {
 }
 
 // commit writes batch in one transaction of bbolt and returns its number.
-func (b *backend) commit(batch []store.Write) (id int, err error) {
+func (b *Backend) commit(batch []store.Write, note []byte) (id int, err error) {
 	tx, err := b.db.Begin(true)
 	if err != nil {
 		return 0, err
@@ -166,14 +170,32 @@ func (b *backend) commit(batch []store.Write) (id int, err error) {
 			return id, errors.Join(err, tx.Rollback())
 		}
 	}
+	if note != nil {
+		if err := tx.Bucket([]byte(noteBucket)).Put([]byte(noteBucket), note); err != nil {
+			return id, errors.Join(err, tx.Rollback())
+		}
+	}
 	return id, tx.Commit()
 }
+
+// Note returns the newest note, nil if there is none. It must not be called
+// during a commit.
+func (b *Backend) Note() (note []byte, err error) {
+	err = b.db.View(func(tx *bbolt.Tx) error {
+		note = bytes.Clone(tx.Bucket([]byte(noteBucket)).Get([]byte(noteBucket)))
+		return nil
+	})
+	return note, err
+}
+
+// Sync flushes what a Volatile file has not.
+func (b *Backend) Sync() error { return b.db.Sync() }
 
 // judge says what a failed commit, number id, means. For want of space bbolt
 // gives up before it publishes the new root, and all is as before. After
 // any other failure, or if the root is published, nobody can tell what the
 // disk holds: a failed flush may have dropped pages that look written.
-func (b *backend) judge(id int, err error) error {
+func (b *Backend) judge(id int, err error) error {
 	if !errors.Is(err, store.ErrNoSpace) {
 		return fmt.Errorf("%w: %w", store.ErrFailed, err)
 	}
@@ -190,7 +212,7 @@ func (b *backend) judge(id int, err error) error {
 
 // recover gives readers a snapshot again after a failed commit withdrew it. If
 // the commit's outcome is unknown there is none that is surely durable.
-func (b *backend) recover(err error) {
+func (b *Backend) recover(err error) {
 	b.mu.Lock()
 	have := b.snap != nil
 	b.mu.Unlock()
@@ -209,7 +231,7 @@ func (b *backend) recover(err error) {
 // mayRemap says whether committing batch may outgrow the map: each key may
 // sit in a page of its own, which is copied, may split, and has copied pages
 // above it.
-func (b *backend) mayRemap(batch []store.Write) bool {
+func (b *Backend) mayRemap(batch []store.Write) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.snap == nil {
@@ -225,7 +247,7 @@ func (b *backend) mayRemap(batch []store.Write) bool {
 }
 
 // Close implements store.Backend.
-func (b *backend) Close() error {
+func (b *Backend) Close() error {
 	b.mu.Lock()
 	again := b.closed
 	b.closed = true

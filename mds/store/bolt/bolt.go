@@ -1,6 +1,6 @@
 // Package bolt keeps a store.Store in one file by go.etcd.io/bbolt.
 //
-// Its nouns: a backend is the file, open in this process alone; a snapshot is
+// Its nouns: a Backend is the file, open in this process alone; a snapshot is
 // one read transaction of it, shared by all who read between two commits.
 package bolt
 
@@ -27,29 +27,41 @@ type Config struct {
 	// with store.ErrNoSpace. 0: no limit but the disk's.
 	MaxSize int
 	// Volatile leaves out all flushes: what was acknowledged may be lost, and
-	// the file with it, if the machine stops. For tests.
+	// the file with it, if the machine stops. For copies, and for tests.
 	Volatile bool
 }
 
-// The one bucket that everything is in.
-const bucketName = "m"
+// The bucket of the map, and that of the note.
+const (
+	bucketName = "m"
+	noteBucket = "n"
+)
 
 // Open opens the file at path, which is made if need be, with permissions 0600,
 // and locked against other processes. The caller closes the Store. Errors:
 // store.ErrInUse, store.ErrNoSpace, or what the file system or bbolt has to say
 // of the file.
 func Open(path string, cfg Config) (store.Store, error) {
+	b, err := OpenBackend(path, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return store.NewGroup(b, store.Bounds{}), nil
+}
+
+// OpenBackend is Open without the group commit.
+func OpenBackend(path string, cfg Config) (*Backend, error) {
 	b, err := open(path, cfg, os.OpenFile)
 	if err != nil {
 		return nil, fmt.Errorf("metadata store %s: %w", path, err)
 	}
-	return store.NewGroup(b), nil
+	return b, nil
 }
 
 // openFunc is os.OpenFile, or a test's.
 type openFunc func(path string, flag int, mode fs.FileMode) (*os.File, error)
 
-func open(path string, cfg Config, openFile openFunc) (*backend, error) {
+func open(path string, cfg Config, openFile openFunc) (*Backend, error) {
 	if cfg.LockTimeout <= 0 {
 		cfg.LockTimeout = time.Second
 	}
@@ -79,16 +91,20 @@ func open(path string, cfg Config, openFile openFunc) (*backend, error) {
 	return b, nil
 }
 
-// prepare makes the bucket if need be and takes the first snapshot.
-func prepare(db *bbolt.DB, path string, created, volatile bool) (*backend, error) {
+// prepare makes the buckets if need be and takes the first snapshot.
+func prepare(db *bbolt.DB, path string, created, volatile bool) (*Backend, error) {
 	// The file holds every client's data and the cluster's keys. It may have
 	// been put back from a copy with other permissions.
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, err
 	}
 	err := db.Update(func(tx *bbolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists([]byte(bucketName))
-		return err
+		for _, name := range []string{bucketName, noteBucket} {
+			if _, err := tx.CreateBucketIfNotExists([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -105,7 +121,7 @@ func prepare(db *bbolt.DB, path string, created, volatile bool) (*backend, error
 			return nil, err
 		}
 	}
-	b := &backend{db: db, idle: make(chan struct{})}
+	b := &Backend{db: db, idle: make(chan struct{})}
 	close(b.idle)
 	if err := b.renew(); err != nil {
 		return nil, err

@@ -172,7 +172,7 @@ func TestUnknownOutcome(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := store.NewGroup(b)
+	s := store.NewGroup(b, store.Bounds{})
 	put := func(k string) error {
 		return s.Update(ctx, func(tx store.Tx) error { return tx.Put([]byte(k), []byte("v")) })
 	}
@@ -207,7 +207,7 @@ func TestRemap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := store.NewGroup(b)
+	s := store.NewGroup(b, store.Bounds{})
 	defer s.Close()
 	stop := make(chan struct{})
 	var readers sync.WaitGroup

@@ -27,7 +27,7 @@ func (m *Mem) Open() store.Store {
 	m.mu.Lock()
 	m.closed = false
 	m.mu.Unlock()
-	return store.NewGroup(m)
+	return store.NewGroup(m, store.Bounds{})
 }
 
 // Snapshot implements store.Backend.
