@@ -48,7 +48,7 @@ func (o orders) Welcomed(w control.Welcome) error {
 	}
 	s.ops.SetTerms(op.Terms{Keys: w.Keys, Lease: w.Lease})
 	s.lease = w.Lease
-	s.log.Info("attached to the metadata server", zap.Uint32("ds", uint32(w.DS)), zap.String("mds", s.cfg.MDS))
+	s.log.Info("attached to the metadata server", zap.Uint32("ds", uint32(w.DS)), zap.Uint32("start", w.Start))
 	return nil
 }
 

@@ -29,8 +29,8 @@ type Config struct {
 	// those of Listen. For a wildcard each client is told the address by which
 	// it reached the metadata server.
 	Advertise []string
-	// MDS is the metadata server's control address, HOST:PORT.
-	MDS string
+	// MDS are the metadata servers' control addresses, HOST:PORT, up to 16.
+	MDS []string
 	// Token is the join token.
 	Token string
 	// Name is for people; default: the base name of Data. At most 64 bytes.
@@ -92,8 +92,13 @@ func (c *Config) Validate() error {
 			bad("address to advertise %w", err)
 		}
 	}
-	if err := checkHostPort(c.MDS, 1); err != nil {
-		bad("control address of the metadata server %w", err)
+	if n := len(c.MDS); n < 1 || n > maxAddresses {
+		bad("%d metadata servers, want 1 to %d", n, maxAddresses)
+	}
+	for _, addr := range c.MDS {
+		if err := checkHostPort(addr, 1); err != nil {
+			bad("control address of the metadata server %w", err)
+		}
 	}
 	if c.Token == "" {
 		bad("no join token")

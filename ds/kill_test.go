@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 // child is a data server in a process of its own, which says where it serves.
 func child(data, mds string) {
 	log, _ := zap.NewDevelopment()
-	s, err := New(Config{Data: data, Listen: []string{"127.0.0.1:0"}, MDS: mds, Token: token, Log: log})
+	s, err := New(Config{Data: data, Listen: []string{"127.0.0.1:0"}, MDS: []string{mds}, Token: token, Log: log})
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)

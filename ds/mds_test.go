@@ -204,7 +204,7 @@ type running struct {
 }
 
 func testConfig(t *testing.T, m *metadata, data string) Config {
-	return Config{Data: data, Listen: []string{"127.0.0.1:0"}, MDS: m.addr, Token: token, Name: "ds-test", Version: "test", Log: zaptest.NewLogger(t)}
+	return Config{Data: data, Listen: []string{"127.0.0.1:0"}, MDS: []string{m.addr}, Token: token, Name: "ds-test", Version: "test", Log: zaptest.NewLogger(t)}
 }
 
 // start starts a data server and, at the test's end, shuts it down.

@@ -159,7 +159,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	}
 	agent, err := control.NewAgent(control.AgentConfig{
-		Target: s.cfg.MDS, Token: s.cfg.Token, Hello: s.hello, DS: orders{s}, Log: s.log,
+		Targets: s.cfg.MDS, Token: s.cfg.Token, Hello: s.hello, DS: orders{s}, Log: s.log,
 	})
 	if err != nil {
 		return err

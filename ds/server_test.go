@@ -466,7 +466,7 @@ func TestRunEndsWithContext(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	good := Config{Data: "x", Listen: []string{":2049", "[::1]:0"}, MDS: "mds.example:7000", Token: "t"}
+	good := Config{Data: "x", Listen: []string{":2049", "[::1]:0"}, MDS: []string{"mds.example:7000"}, Token: "t"}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -478,7 +478,8 @@ func TestValidate(t *testing.T) {
 		"17 listen addresses":           func(c *Config) { c.Listen = make([]string, 17) },
 		`address to advertise "a:0"`:    func(c *Config) { c.Advertise = []string{"a:0"} },
 		"17 addresses to advertise":     func(c *Config) { c.Advertise = make([]string, 17) },
-		"control address of the meta":   func(c *Config) { c.MDS = "" },
+		"control address of the meta":   func(c *Config) { c.MDS = []string{""} },
+		"0 metadata servers":            func(c *Config) { c.MDS = nil },
 		"no join token":                 func(c *Config) { c.Token = "" },
 		"name of 65 bytes":              func(c *Config) { c.Name = strings.Repeat("x", 65) },
 		"a limit below 0":               func(c *Config) { c.OpenFiles = -1 },

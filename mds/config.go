@@ -4,7 +4,8 @@
 //
 // Its nouns: a Config says where and how; an ExportRule, what clients at some
 // addresses may do; a Server is one metadata server, from New (everything is open
-// and bound) through Run (it serves) to its end.
+// and bound) through Run (it serves) to its end; a Node is one of several processes
+// that share a store in etcd, and has a Server while it leads.
 //
 // # What survives what
 //
@@ -74,10 +75,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"time"
 
 	"go.uber.org/zap"
 
+	"manifold/mds/address"
+	"manifold/mds/store/etcd"
 	"manifold/xdr/compound"
 	"manifold/xdr/rpc"
 )
@@ -86,7 +90,14 @@ import (
 // named with them.
 type Config struct {
 	// Data is the folder of the store and the join token. It is made if missing.
+	// On etcd, the store in it is a copy.
 	Data string
+	// Etcd keeps the metadata in etcd, for several metadata servers: see NewNode.
+	// Its Replica is below Data.
+	Etcd *etcd.Config
+	// Address is the address that clients mount from, which moves to the one that
+	// leads. None: they have to find it by other means.
+	Address address.Floating
 	// Listen is where clients mount from: host:port.
 	Listen string
 	// Control is where data servers join: host:port, on a private network.
@@ -175,6 +186,11 @@ func (c Config) withDefaults() Config {
 		c.Courtesy = defaultStay
 	}
 	c.Limits = c.Limits.withDefaults()
+	if c.Etcd != nil {
+		e := *c.Etcd
+		e.Replica = filepath.Join(c.Data, "replica.db")
+		c.Etcd = &e
+	}
 	return c
 }
 
@@ -201,6 +217,12 @@ func (c Config) Validate() error {
 	bad(c.Krb5Contexts >= 0, "limit of krb5 contexts: %d is negative", c.Krb5Contexts)
 	c.Limits.validate(bad)
 	bad(c.ReplyCache >= minReplies, "reply cache: %d bytes are fewer than %d", c.ReplyCache, minReplies)
+	bad(c.Etcd != nil || c.Address == address.Floating{}, "service address: needs several metadata servers, on etcd")
+	if c.Etcd != nil {
+		if err := c.Etcd.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	if err := checkExports(c.Exports, c.Krb5Keytab != ""); err != nil {
 		errs = append(errs, err)
 	}

@@ -51,6 +51,7 @@ type Server struct {
 	service service
 
 	store    store.Store
+	reign    reign
 	fleet    *fleet.Fleet
 	outbox   *outbox.Outbox
 	proxy    *proxy.Proxy
@@ -63,31 +64,49 @@ type Server struct {
 	nfsLn, controlLn net.Listener
 }
 
-// New opens the store and binds the listeners. Nothing is served until Run.
-func New(cfg Config, opt Options) (_ *Server, err error) {
+// reign is what a Server that is one of several has beside its store. The zero
+// reign is that of a Server which is alone.
+type reign struct {
+	lost  <-chan struct{} // closed when another one may serve
+	valid func() bool     // says that it is not, at once
+}
+
+// New opens the store in cfg.Data and binds the listeners. Nothing is served
+// until Run. A cluster's servers are made by NewNode.
+func New(cfg Config, opt Options) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	if cfg.Etcd != nil {
+		return nil, errors.New("a metadata server on etcd is a node of a cluster")
+	}
+	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
+		return nil, err
+	}
+	if cfg.Token == "" {
+		var err error
+		if cfg.Token, err = loadToken(cfg.Data); err != nil {
+			return nil, err
+		}
+	}
+	st, err := bolt.Open(filepath.Join(cfg.Data, "meta.db"), bolt.Config{})
+	if err != nil {
+		return nil, fmt.Errorf("metadata store: %w", err)
+	}
+	return newServer(cfg, opt, st, reign{})
+}
+
+// newServer makes a Server on a store, which it closes, also if it fails.
+func newServer(cfg Config, opt Options, st store.Store, r reign) (_ *Server, err error) {
 	if opt.Log == nil {
 		opt.Log = zap.NewNop()
 	}
-	s := &Server{cfg: cfg.withDefaults(), opt: opt, log: opt.Log, started: time.Now()}
+	s := &Server{cfg: cfg.withDefaults(), opt: opt, log: opt.Log, started: time.Now(), store: st, reign: r}
 	defer func() {
 		if err != nil {
 			s.close()
 		}
 	}()
-	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
-		return nil, err
-	}
-	if s.cfg.Token == "" {
-		if s.cfg.Token, err = loadToken(cfg.Data); err != nil {
-			return nil, err
-		}
-	}
-	if s.store, err = bolt.Open(filepath.Join(cfg.Data, "meta.db"), bolt.Config{}); err != nil {
-		return nil, fmt.Errorf("metadata store: %w", err)
-	}
 	ctx := context.Background()
 	if s.service, err = start(ctx, s.store, s.started, s.cfg.Lease); err != nil {
 		return nil, err
@@ -113,7 +132,7 @@ func (s *Server) wire(ctx context.Context) (err error) {
 	}
 	s.control, err = control.NewServer(control.ServerConfig{
 		Token: s.cfg.Token, Cluster: s.service.rec.ClusterID, Keys: keys, Lease: s.cfg.Lease,
-		MDS: members{s.fleet, s}, Log: s.log,
+		Start: s.service.rec.Boots, MDS: members{s.fleet, s}, Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -140,6 +159,7 @@ func (s *Server) wire(ctx context.Context) (err error) {
 	}, boot, s.service.old)
 	s.compound = compound.New(compound.Config{
 		Sessions: session.New(s.sessionConfig()), Hooks: s.ops.Hooks(), Observer: s.opt.Ops, Log: s.log, Now: time.Now,
+		Serving: s.reign.valid,
 	}, s.ops.Table())
 	s.ops.Serve(s.compound)
 	s.fleet.Moved = s.ops.Moved
@@ -227,11 +247,15 @@ func (s *Server) ControlAddr() net.Addr { return s.controlLn.Addr() }
 func (s *Server) Token() string { return s.cfg.Token }
 
 // Run serves until ctx ends, then stops: no new calls, those under way are
-// answered, and what was promised is in the store. A clean stop returns nil.
+// answered, and what was promised is in the store. A clean stop returns nil. If
+// another server may serve, it stops at once, answers nothing more, and returns
+// nil too.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.close()
 	s.log.Info("metadata server starts", zap.Stringer("listen", s.Addr()), zap.Stringer("control", s.ControlAddr()),
 		zap.Uint32("start", s.service.rec.Boots), zap.Int("clients_on_record", len(s.service.record)))
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	g, ctx := errgroup.WithContext(ctx)
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx)) // outlives the calls under way
 	defer cancel()
@@ -251,10 +275,15 @@ func (s *Server) Run(ctx context.Context) error {
 		return err
 	})
 	g.Go(func() error {
-		<-ctx.Done()
 		defer cancel()
 		late, stop := context.WithTimeout(inner, stopTime)
 		defer stop()
+		select {
+		case <-ctx.Done():
+		case <-s.reign.lost:
+			end() // the listeners'
+			stop()
+		}
 		if err := s.nfs.Shutdown(late); err != nil {
 			s.log.Warn("calls cut off at the stop", zap.Error(err))
 		}
@@ -262,11 +291,21 @@ func (s *Server) Run(ctx context.Context) error {
 		return nil
 	})
 	err := g.Wait()
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || s.isLost() {
 		err = nil
 	}
 	s.log.Info("metadata server stopped", zap.Error(err))
 	return err
+}
+
+// isLost says that another server may serve.
+func (s *Server) isLost() bool {
+	select {
+	case <-s.reign.lost:
+		return true
+	default:
+		return false
+	}
 }
 
 // expire drops clients whose lease ran out.

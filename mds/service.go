@@ -101,10 +101,12 @@ func makeService(tx store.Tx, c ns.Cluster, now time.Time, key layout.Key, hash 
 // TokenFile is the join token's file below a data folder.
 const TokenFile = "join.token"
 
+func tokenPath(data string) string { return filepath.Join(data, TokenFile) }
+
 // loadToken returns the join token in a data folder, and makes it first if it
 // is not there.
 func loadToken(data string) (string, error) {
-	path := filepath.Join(data, TokenFile)
+	path := tokenPath(data)
 	b, err := os.ReadFile(path)
 	if err == nil {
 		return strings.TrimSpace(string(b)), nil

@@ -80,18 +80,26 @@ func mdsCommand() *cobra.Command { return mdsCommandOf(&mdsFlags{}) }
 
 // mdsCommandOf makes the command that fills f in.
 func mdsCommandOf(f *mdsFlags) *cobra.Command {
+	var etcd etcdFlags
 	cmd := &cobra.Command{
 		Use:   "mds --data DIR --listen HOST:PORT --control HOST:PORT",
 		Short: "Run a metadata server",
 		Long: `Run a metadata server. Clients mount from --listen, data servers join at
 --control, which belongs on a private network. They show the join token that is
-written to join.token in the data folder.` + settingsHelp,
+written to join.token in the data folder.
+
+With --etcd the metadata are in etcd, and any number of metadata servers may run
+on it, each with its own --id and data folder. One leads and serves; the others
+stand by, and one of them takes over when it is gone.` + settingsHelp,
 		Args: cobra.NoArgs,
 		RunE: action(func(cmd *cobra.Command, _ []string) error {
 			if err := boot.Load(cmd.Flags()); err != nil {
 				return err
 			}
 			if err := require(cmd.Flags(), "data", "listen", "control"); err != nil {
+				return err
+			}
+			if err := etcd.finish(&f.cfg); err != nil {
 				return err
 			}
 			if err := f.finish(f.cfg.Data); err != nil {
@@ -102,6 +110,7 @@ written to join.token in the data folder.` + settingsHelp,
 	}
 	fs := cmd.Flags()
 	f.register(fs, "")
+	etcd.register(fs)
 	fs.StringVar(&f.cfg.Data, "data", "", "`DIR` of the metadata store; made if missing")
 	fs.StringVar(&f.cfg.Control, "control", "", "`HOST:PORT` where data servers join, on a private network")
 	return cmd
@@ -151,6 +160,9 @@ func (f *mdsFlags) run(ctx context.Context, app *boot.App) error {
 		return err
 	}
 	defer func() { _ = unlock() }()
+	if f.cfg.Etcd != nil {
+		return f.runNode(ctx, app)
+	}
 	srv, err := mds.New(f.cfg, mdsOptions(app))
 	if err != nil {
 		return fmt.Errorf("metadata server: %w", boot.Explain(err))
@@ -164,6 +176,24 @@ func (f *mdsFlags) run(ctx context.Context, app *boot.App) error {
 	app.Log.Info("data servers join with", zap.Stringer("control", srv.ControlAddr()), zap.String("token_file", filepath.Join(f.cfg.Data, mds.TokenFile)))
 	g.Go(func() error { return srv.Run(ctx) })
 	app.SetReady(true)
+	err = g.Wait()
+	app.SetReady(false)
+	return err
+}
+
+// runNode is the life of one of several metadata servers.
+func (f *mdsFlags) runNode(ctx context.Context, app *boot.App) error {
+	node, err := mds.NewNode(f.cfg, mdsOptions(app))
+	if err != nil {
+		return fmt.Errorf("metadata server: %w", boot.Explain(err))
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	if err := serveAdmin(ctx, g, f.admin, node); err != nil {
+		return err
+	}
+	app.Metrics.Cluster(node)
+	g.Go(func() error { return node.Run(ctx) })
+	app.SetReady(true) // to lead, or to serve
 	err = g.Wait()
 	app.SetReady(false)
 	return err

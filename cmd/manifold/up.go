@@ -197,7 +197,7 @@ func (u *upFlags) members(ctx context.Context, app *boot.App, srv *mds.Server, b
 			continue
 		}
 		cfg := ds.Config{
-			Data: b.path(name), Listen: listen[i : i+1], MDS: srv.ControlAddr().String(), Token: srv.Token(), Name: name,
+			Data: b.path(name), Listen: listen[i : i+1], MDS: []string{srv.ControlAddr().String()}, Token: srv.Token(), Name: name,
 			ReplyCache: u.cfg.ReplyCache,
 			Krb5Keytab: u.cfg.Krb5Keytab, Krb5Contexts: u.cfg.Krb5Contexts,
 		}

@@ -38,6 +38,7 @@ func law() []row {
 		{"mds/state", []string{"xdr/nfs4", "layout"}, "state decides, and touches nothing"},
 		{"mds/placement", []string{"xdr/nfs4", "layout"}, "placement decides, and touches nothing"},
 		{"mds/store", nil, "a store keeps keys and values and knows no NFS"},
+		{"mds/address", nil, "it moves an address, whatever is served there"},
 		{"mds/store/etcd", []string{"mds/store", "mds/store/bolt"}, "etcd is the record, a bolt file this machine's copy of it"},
 		{"mds/store/etcd/etcdtest", nil, "real etcd servers for tests"},
 		{"mds/store/*", []string{"mds/store"}, "a store keeps keys and values and knows no NFS"},
@@ -57,7 +58,7 @@ func law() []row {
 		{"ds/internal/...", []string{"ds/...", "layout/...", "xdr/..."}, "parts of the data server's own tests"},
 		{"ds", []string{"ds/...", "layout/...", "xdr/..."}, "the server wires its parts"},
 		{"cmd/internal/...", []string{"cmd/internal/...", "mds", "ds", "mds/admin", "layout", "layout/control", "xdr/..."}, "booting knows servers from outside"},
-		{"cmd/...", []string{"cmd/...", "mds", "ds", "mds/admin", "mds/store", "mds/store/*", "ds/store", "ds/store/*", "layout/...", "xdr/..."}, "main wires servers and holds no rule of the protocol"},
+		{"cmd/...", []string{"cmd/...", "mds", "ds", "mds/admin", "mds/address", "mds/store", "mds/store/*", "ds/store", "ds/store/*", "layout/...", "xdr/..."}, "main wires servers and holds no rule of the protocol"},
 		{"configs", []string{"cmd/...", "mds", "ds"}, "example files, loaded by their test"},
 		{"conformance/...", []string{"..."}, "conformance may look at everything"},
 	}

@@ -151,7 +151,7 @@ func (c *cluster) at(addr string) string {
 
 func (n *node) start() {
 	cfg := ds.Config{
-		Data: filepath.Join(n.c.dir, n.name), Listen: []string{n.listen}, MDS: n.c.cfg.Control, Token: n.c.cfg.Token,
+		Data: filepath.Join(n.c.dir, n.name), Listen: []string{n.listen}, MDS: []string{n.c.cfg.Control}, Token: n.c.cfg.Token,
 		Log: n.c.log.Named(n.name),
 	}
 	var s *ds.Server

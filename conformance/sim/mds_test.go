@@ -180,7 +180,7 @@ func format(tx store.Tx, c ns.Cluster) error {
 func (m *mds) start() (*mdsProcess, error) {
 	p := &mdsProcess{w: m.w, head: &head{metaDisk: &m.disk}}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
-	p.store = store.NewGroup(p.head)
+	p.store = store.NewGroup(p.head, store.Bounds{})
 	rec, keys, volume, names, old, err := m.boot(p.store)
 	if err != nil {
 		return nil, err

@@ -145,7 +145,7 @@ func (n *node) folder() string {
 func (n *node) start() {
 	n.c.t.Helper()
 	cfg := ds.Config{
-		Data: n.folder(), Listen: []string{n.listen}, MDS: n.c.mds.ControlAddr().String(), Token: n.c.mds.Token(),
+		Data: n.folder(), Listen: []string{n.listen}, MDS: []string{n.c.mds.ControlAddr().String()}, Token: n.c.mds.Token(),
 		Krb5Keytab: n.c.cfg.Krb5Keytab, Log: n.c.log.Named(filepath.Base(n.folder())),
 	}
 	var s *ds.Server

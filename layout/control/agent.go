@@ -24,12 +24,16 @@ const (
 	defaultHeartbeat = time.Second
 	firstBackoff     = 100 * time.Millisecond
 	lastBackoff      = 5 * time.Second
+	// turnBackoff is the longest with several metadata servers, any of which may
+	// begin to lead.
+	turnBackoff = 500 * time.Millisecond
 )
 
 // AgentConfig is what an Agent needs.
 type AgentConfig struct {
-	// Target is the metadata server's control address, HOST:PORT.
-	Target string
+	// Targets are the metadata servers' control addresses, HOST:PORT, of which one
+	// at a time answers.
+	Targets []string
 	// Token is the join token.
 	Token string
 	// Hello introduces the data server; its Usage and, once welcomed, its
@@ -52,6 +56,7 @@ type Agent struct {
 	conn     *grpc.ClientConn // while attached
 	welcomed bool             // at any time
 	cluster  [16]byte
+	start    uint32 // the latest of the metadata service that was heard of
 }
 
 // NewAgent returns an Agent for one Run. It does not dial yet.
@@ -59,8 +64,8 @@ func NewAgent(cfg AgentConfig) (*Agent, error) {
 	if _, err := helloFromPB(helloToPB(cfg.Hello)); err != nil {
 		return nil, err
 	}
-	if cfg.DS == nil || cfg.Token == "" {
-		return nil, errors.New("control: no DS or no join token")
+	if cfg.DS == nil || cfg.Token == "" || len(cfg.Targets) == 0 {
+		return nil, errors.New("control: no DS, no join token or no metadata server")
 	}
 	if cfg.Heartbeat == 0 {
 		cfg.Heartbeat = defaultHeartbeat
@@ -76,8 +81,8 @@ func NewAgent(cfg AgentConfig) (*Agent, error) {
 
 // dial makes the connection of one session. None outlives its session: one
 // that went silent would be tried again and again until TCP gives it up.
-func (a *Agent) dial() (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+a.cfg.Target,
+func (a *Agent) dial(target string) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+target,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithPerRPCCredentials(tokenCreds(a.cfg.Token)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
@@ -97,14 +102,19 @@ func (t tokenCreds) GetRequestMetadata(context.Context, ...string) (map[string]s
 func (tokenCreds) RequireTransportSecurity() bool { return false }
 
 // Run keeps the data server attached until ctx ends, and returns nil then. A
-// lost connection is dialled again, after 0.1 to 5 seconds with jitter. Run
+// lost connection is dialled again, after 0.1 to 5 seconds with jitter; with
+// several metadata servers they take turns, and the longest wait is half a second. Run
 // returns ErrRefused if the metadata server turns the data server away for good
 // before it was ever welcomed; after that, Run keeps trying, since clients with
 // layouts are served meanwhile. It also returns the error of DS.Welcomed.
 func (a *Agent) Run(ctx context.Context) error {
-	wait := firstBackoff
-	for ctx.Err() == nil {
-		welcomed, err := a.session(ctx)
+	wait, longest := firstBackoff, lastBackoff
+	if len(a.cfg.Targets) > 1 {
+		longest = turnBackoff
+	}
+	for turn := 0; ctx.Err() == nil; turn++ {
+		target := a.cfg.Targets[turn%len(a.cfg.Targets)]
+		welcomed, err := a.session(ctx, target)
 		var own *welcomeError
 		switch {
 		case ctx.Err() != nil:
@@ -116,12 +126,15 @@ func (a *Agent) Run(ctx context.Context) error {
 		case welcomed:
 			wait = firstBackoff
 		}
-		a.cfg.Log.Warn("metadata server not attached", zap.String("target", a.cfg.Target), zap.Error(err), zap.Duration("retry", wait))
+		if turn%len(a.cfg.Targets) > 0 && !welcomed {
+			continue // the next one, at once
+		}
+		a.cfg.Log.Warn("metadata server not attached", zap.String("target", target), zap.Error(err), zap.Duration("retry", wait))
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2+1)):
 		case <-ctx.Done():
 		}
-		wait = min(2*wait, lastBackoff)
+		wait = min(2*wait, longest)
 	}
 	return nil
 }

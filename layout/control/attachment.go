@@ -84,7 +84,7 @@ func (s *Server) Attach(st stream) error {
 		return status.Errorf(codes.Unavailable, "not registered: %v", err)
 	}
 	keys := s.name(a, ds)
-	welcome := welcomeToPB(Welcome{DS: a.ds, Cluster: s.cfg.Cluster, Keys: keys, Lease: s.cfg.Lease})
+	welcome := welcomeToPB(Welcome{DS: a.ds, Cluster: s.cfg.Cluster, Keys: keys, Lease: s.cfg.Lease, Start: s.cfg.Start})
 	err = st.Send(&pb.ToDS{Msg: &pb.ToDS_Welcome{Welcome: welcome}})
 	if err == nil {
 		s.cfg.MDS.Attached(a.ds, hello)

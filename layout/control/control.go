@@ -85,6 +85,7 @@ type Welcome struct {
 	Cluster [16]byte
 	Keys    *layout.Keyring
 	Lease   time.Duration // whole seconds
+	Start   uint32        // of the metadata service: a later one is higher
 }
 
 // Kind says what a Command does.

@@ -21,7 +21,7 @@ func TestAttach(t *testing.T) {
 	m, d := newMDS(), newDS()
 	s, addr, _ := serve(t, m, "127.0.0.1:0", 0)
 	hello := testHello(7)
-	a, _, stop := attach(t, AgentConfig{Target: addr, Hello: hello, DS: d})
+	a, _, stop := attach(t, AgentConfig{Targets: []string{addr}, Hello: hello, DS: d})
 
 	w := await(t, "welcome", d.welcomed)
 	if w.DS != 7 || w.Cluster != testCluster || w.Lease != 90*time.Second {
@@ -64,7 +64,7 @@ func TestAttach(t *testing.T) {
 func TestCommands(t *testing.T) {
 	m, d := newMDS(), newDS()
 	s, addr, _ := serve(t, m, "127.0.0.1:0", 0)
-	attach(t, AgentConfig{Target: addr, Hello: testHello(1), DS: d})
+	attach(t, AgentConfig{Targets: []string{addr}, Hello: testHello(1), DS: d})
 	await(t, "attach", m.attached)
 	o := layout.Object{Volume: 9, Inode: 8, Gen: 7}
 	cmds := []Command{
@@ -103,7 +103,7 @@ func TestCommands(t *testing.T) {
 func TestManyInOrder(t *testing.T) {
 	m, d := newMDS(), newDS()
 	s, addr, _ := serve(t, m, "127.0.0.1:0", 0)
-	attach(t, AgentConfig{Target: addr, Hello: testHello(1), DS: d})
+	attach(t, AgentConfig{Targets: []string{addr}, Hello: testHello(1), DS: d})
 	await(t, "attach", m.attached)
 	const senders, each = 4, 1500
 	ended := make(chan error, senders)
@@ -147,7 +147,7 @@ func TestDoGivesUp(t *testing.T) {
 		return Ack{Status: nfs4.Status(c.Object.Inode)}
 	}
 	s, addr, _ := serve(t, m, "127.0.0.1:0", 0)
-	attach(t, AgentConfig{Target: addr, Hello: testHello(1), DS: d})
+	attach(t, AgentConfig{Targets: []string{addr}, Hello: testHello(1), DS: d})
 	await(t, "attach", m.attached)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -179,7 +179,7 @@ func TestRefused(t *testing.T) {
 		{"wrong token", "wrong join token", AgentConfig{Token: "a join token of the tesT", Hello: testHello(1)}},
 		{"wrong cluster", "belongs to cluster 0100", AgentConfig{Hello: stranger}},
 	} {
-		c.cfg.Target, c.cfg.DS = addr, newDS()
+		c.cfg.Targets, c.cfg.DS = []string{addr}, newDS()
 		_, ended, _ := attach(t, c.cfg)
 		if err := await(t, "refusal", ended); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
@@ -201,7 +201,7 @@ func TestRightCluster(t *testing.T) {
 	_, addr, _ := serve(t, m, "127.0.0.1:0", 0)
 	h := testHello(1)
 	h.Cluster = testCluster
-	attach(t, AgentConfig{Target: addr, Hello: h, DS: newDS()})
+	attach(t, AgentConfig{Targets: []string{addr}, Hello: h, DS: newDS()})
 	if got := await(t, "attach", m.attached); got.Cluster != testCluster {
 		t.Errorf("cluster %x", got.Cluster)
 	}
@@ -211,7 +211,7 @@ func TestWelcomedRefuses(t *testing.T) {
 	_, addr, _ := serve(t, newMDS(), "127.0.0.1:0", 0)
 	d := newDS()
 	d.welcomeErr = errors.New("another number on disk")
-	_, ended, _ := attach(t, AgentConfig{Target: addr, Hello: testHello(1), DS: d})
+	_, ended, _ := attach(t, AgentConfig{Targets: []string{addr}, Hello: testHello(1), DS: d})
 	if err := await(t, "end", ended); err != d.welcomeErr {
 		t.Errorf("Run: %v", err)
 	}
@@ -307,10 +307,10 @@ func TestServerConfig(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	if _, err := NewAgent(AgentConfig{Target: "x:1", Token: testToken, DS: newDS()}); err == nil {
+	if _, err := NewAgent(AgentConfig{Targets: []string{"x:1"}, Token: testToken, DS: newDS()}); err == nil {
 		t.Error("an agent without a hello")
 	}
-	if _, err := NewAgent(AgentConfig{Target: "x:1", Hello: testHello(1), DS: newDS()}); err == nil {
+	if _, err := NewAgent(AgentConfig{Targets: []string{"x:1"}, Hello: testHello(1), DS: newDS()}); err == nil {
 		t.Error("an agent without a token")
 	}
 }

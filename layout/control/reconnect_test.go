@@ -35,7 +35,7 @@ func TestServerRestart(t *testing.T) {
 		return Ack{}
 	}
 	s, addr, stop := serve(t, m, "127.0.0.1:0", 0)
-	attach(t, AgentConfig{Target: addr, Hello: testHello(1), DS: d})
+	attach(t, AgentConfig{Targets: []string{addr}, Hello: testHello(1), DS: d})
 	await(t, "attach", m.attached)
 	ended := make(chan error, 1)
 	go func() {
@@ -85,7 +85,7 @@ func TestRegisterFails(t *testing.T) {
 		return nil
 	}
 	_, addr, _ := serve(t, m, "127.0.0.1:0", 0)
-	attach(t, AgentConfig{Target: addr, Hello: testHello(1), DS: newDS()})
+	attach(t, AgentConfig{Targets: []string{addr}, Hello: testHello(1), DS: newDS()})
 	await(t, "attach", m.attached)
 	if tries != 3 {
 		t.Errorf("%d tries", tries)
@@ -101,7 +101,7 @@ func TestSameUUID(t *testing.T) {
 		return nil
 	}
 	_, addr, _ := serve(t, m, "127.0.0.1:0", 0)
-	_, _, stop := attach(t, AgentConfig{Target: addr, Hello: testHello(1), DS: first})
+	_, _, stop := attach(t, AgentConfig{Targets: []string{addr}, Hello: testHello(1), DS: first})
 	await(t, "attach", m.attached)
 
 	other := testHello(1)
@@ -135,7 +135,7 @@ func TestSameUUID(t *testing.T) {
 	// The first process ends: now the other may attach.
 	stop()
 	await(t, "detach", m.detached)
-	attach(t, AgentConfig{Target: addr, Hello: other, DS: second})
+	attach(t, AgentConfig{Targets: []string{addr}, Hello: other, DS: second})
 	if h := await(t, "attach", m.attached); h.Instance != other.Instance {
 		t.Errorf("attached %+v", h)
 	}
@@ -144,7 +144,7 @@ func TestSameUUID(t *testing.T) {
 func TestDrop(t *testing.T) {
 	m := newMDS()
 	s, addr, _ := serve(t, m, "127.0.0.1:0", 0)
-	attach(t, AgentConfig{Target: addr, Hello: testHello(1), DS: newDS()})
+	attach(t, AgentConfig{Targets: []string{addr}, Hello: testHello(1), DS: newDS()})
 	await(t, "attach", m.attached)
 	why := errors.New("removed by the operator")
 	s.Drop(1, why)
@@ -239,7 +239,7 @@ func TestDeadPeer(t *testing.T) {
 	const deadAfter = 500 * time.Millisecond
 	s, addr, _ := serve(t, m, "127.0.0.1:0", deadAfter)
 	w := newWire(t, addr)
-	attach(t, AgentConfig{Target: w.ln.Addr().String(), Hello: testHello(1), DS: d, DeadAfter: deadAfter})
+	attach(t, AgentConfig{Targets: []string{w.ln.Addr().String()}, Hello: testHello(1), DS: d, DeadAfter: deadAfter})
 	await(t, "attach", m.attached)
 	await(t, "welcome", d.welcomed)
 	await(t, "heartbeat", m.beats)

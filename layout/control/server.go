@@ -42,6 +42,8 @@ type ServerConfig struct {
 	Keys *layout.Keyring
 	// Lease is told to data servers, in whole seconds.
 	Lease time.Duration
+	// Start numbers the starts of the metadata service.
+	Start uint32
 	// DeadAfter is how long a data server may be silent: four seconds if zero.
 	// It must be well above the second between heartbeats.
 	DeadAfter time.Duration

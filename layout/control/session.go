@@ -19,7 +19,7 @@ var errSilentMDS = errors.New("control: nothing heard from the metadata server")
 // session attaches once and returns when the connection is over and no command
 // that it brought is being carried out any more. welcomed says whether it got
 // as far as a Welcome.
-func (a *Agent) session(ctx context.Context) (welcomed bool, err error) {
+func (a *Agent) session(ctx context.Context, target string) (welcomed bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	hello := a.cfg.Hello
@@ -28,9 +28,9 @@ func (a *Agent) session(ctx context.Context) (welcomed bool, err error) {
 	hello.Cluster = a.cluster
 	a.mu.Unlock()
 
-	conn, err := a.dial()
+	conn, err := a.dial(target)
 	if err != nil {
-		return false, fmt.Errorf("control: %s: %w", a.cfg.Target, err)
+		return false, fmt.Errorf("control: %s: %w", target, err)
 	}
 	defer conn.Close()
 	// Opening a stream waits for the connection, which a dead host can delay.
@@ -51,8 +51,14 @@ func (a *Agent) session(ctx context.Context) (welcomed bool, err error) {
 		return false, err
 	}
 	a.mu.Lock()
-	a.conn, a.welcomed, a.cluster = conn, true, w.Cluster
+	late := w.Start < a.start
+	if !late {
+		a.conn, a.welcomed, a.cluster, a.start = conn, true, w.Cluster, w.Start
+	}
 	a.mu.Unlock()
+	if late {
+		return false, fmt.Errorf("control: %s does not know that another metadata server leads", target)
+	}
 	defer func() {
 		a.mu.Lock()
 		a.conn = nil
@@ -61,7 +67,7 @@ func (a *Agent) session(ctx context.Context) (welcomed bool, err error) {
 	if err := a.cfg.DS.Welcomed(w); err != nil {
 		return false, &welcomeError{err}
 	}
-	a.cfg.Log.Info("attached to the metadata server", zap.String("target", a.cfg.Target), zap.Uint32("ds", uint32(w.DS)))
+	a.cfg.Log.Info("attached to the metadata server", zap.String("target", target), zap.Uint32("ds", uint32(w.DS)))
 
 	var worker sync.WaitGroup
 	s := session{agent: a, send: st.Send, cmds: make(chan *pb.Command, maxInFlight), acks: make(chan *pb.Ack)}

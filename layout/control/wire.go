@@ -95,12 +95,12 @@ func usageFromPB(m *pb.Usage) Usage {
 func welcomeToPB(w Welcome) *pb.Welcome {
 	keys, _ := w.Keys.MarshalBinary()
 	return &pb.Welcome{
-		Ds: uint32(w.DS), Cluster: w.Cluster[:], Keys: keys, LeaseSeconds: uint32(w.Lease / time.Second),
+		Ds: uint32(w.DS), Cluster: w.Cluster[:], Keys: keys, LeaseSeconds: uint32(w.Lease / time.Second), Start: w.Start,
 	}
 }
 
 func welcomeFromPB(m *pb.Welcome) (Welcome, error) {
-	w := Welcome{DS: layout.DSID(m.GetDs()), Lease: time.Duration(m.GetLeaseSeconds()) * time.Second}
+	w := Welcome{DS: layout.DSID(m.GetDs()), Lease: time.Duration(m.GetLeaseSeconds()) * time.Second, Start: m.GetStart()}
 	keys, err := layout.ParseKeyring(m.GetKeys())
 	if err != nil {
 		return w, err

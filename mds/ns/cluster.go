@@ -97,6 +97,31 @@ func (Cluster) PutKeyring(tx store.Tx, keys []byte) error {
 	return putRow(tx, []byte{prefixKeyring}, &e)
 }
 
+// Token returns the join token that data servers show, for metadata servers that
+// share a store.
+func (Cluster) Token(tx store.Tx) (string, error) {
+	key := []byte{prefixToken}
+	d, found, err := getRow(tx, key, formToken)
+	if err != nil {
+		return "", err
+	}
+	if !found {
+		return "", nfs4.ErrNoEnt
+	}
+	token := d.String(maxString)
+	return token, closeRow(key, &d, true)
+}
+
+// PutToken writes it. ErrInval over 255 bytes.
+func (Cluster) PutToken(tx store.Tx, token string) error {
+	if len(token) > maxString {
+		return nfs4.ErrInval
+	}
+	e := newRow(formToken, 16+len(token))
+	e.String(token)
+	return putRow(tx, []byte{prefixToken}, &e)
+}
+
 // Client returns the record of a client id.
 func (Cluster) Client(tx store.Tx, id nfs4.ClientID) (ClientRecord, error) {
 	key := clientKey(uint64(id))

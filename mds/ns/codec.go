@@ -26,6 +26,7 @@ const (
 	formService  rowForm = 'c'<<8 | 1
 	formClient   rowForm = 'C'<<8 | 2
 	formDS       rowForm = 'D'<<8 | 1
+	formToken    rowForm = 'j'<<8 | 1
 	formKeyring  rowForm = 'k'<<8 | 1
 	formXattr    rowForm = 'x'<<8 | 1
 )

@@ -15,6 +15,7 @@ import "encoding/binary"
 //	d vol parent hash(8) the names of one hash in a directory: normally one
 //	D number(4)          DSRecord
 //	i vol ino            Inode
+//	j                    the join token, where metadata servers share the store
 //	k                    the keyring, as layout writes it
 //	n vol                counters: the next inode number, how many inodes there are
 //	o vol ino gen        empty: an orphan, that is, a file without a name
@@ -31,6 +32,7 @@ const (
 	prefixDirent   = 'd'
 	prefixDS       = 'D'
 	prefixInode    = 'i'
+	prefixToken    = 'j'
 	prefixKeyring  = 'k'
 	prefixCounters = 'n'
 	prefixOrphan   = 'o'

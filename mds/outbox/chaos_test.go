@@ -177,7 +177,7 @@ func TestOverTheWire(t *testing.T) {
 
 	d := dataServer{make(chan string, 1000)}
 	agent, err := control.NewAgent(control.AgentConfig{
-		Target: ln.Addr().String(), Token: cfg.Token, DS: d,
+		Targets: []string{ln.Addr().String()}, Token: cfg.Token, DS: d,
 		Hello: control.Hello{UUID: [16]byte{3}, Addresses: []layout.Address{layout.TCP(netip.MustParseAddrPort("0.0.0.0:2049"))}},
 	})
 	if err != nil {

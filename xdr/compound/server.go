@@ -56,6 +56,9 @@ type Config struct {
 	Log *zap.Logger
 	// Now is the clock.
 	Now func() time.Time
+	// Serving, if not nil, is asked before each reply whether it may still be
+	// given. If not, the connection is closed instead.
+	Serving func() bool
 }
 
 // Observer is told what the engine did, for metrics. Its methods are called
@@ -121,6 +124,9 @@ func (s *Server) ServeRPC(ctx context.Context, conn *rpc.Conn, call *rpc.Call, o
 	case call.Proc == procNull:
 	case call.Proc == procCompound:
 		s.compound(ctx, conn, call, out)
+		if s.cfg.Serving != nil && !s.cfg.Serving() {
+			out.Drop()
+		}
 	default:
 		out.Reject(rpc.Reject{Stat: rpc.ProcUnavail})
 	}

@@ -566,6 +566,7 @@ type Welcome struct {
 	Cluster       []byte                 `protobuf:"bytes,2,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	Keys          []byte                 `protobuf:"bytes,3,opt,name=keys,proto3" json:"keys,omitempty"` // layout.Keyring
 	LeaseSeconds  uint32                 `protobuf:"varint,4,opt,name=lease_seconds,json=leaseSeconds,proto3" json:"lease_seconds,omitempty"`
+	Start         uint32                 `protobuf:"varint,5,opt,name=start,proto3" json:"start,omitempty"` // of the metadata service: data servers heed no earlier one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -624,6 +625,13 @@ func (x *Welcome) GetKeys() []byte {
 func (x *Welcome) GetLeaseSeconds() uint32 {
 	if x != nil {
 		return x.LeaseSeconds
+	}
+	return 0
+}
+
+func (x *Welcome) GetStart() uint32 {
+	if x != nil {
+		return x.Start
 	}
 	return 0
 }

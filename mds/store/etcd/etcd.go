@@ -117,6 +117,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// Renewal is the time between two renewals of a lease.
+func (c Config) Renewal() time.Duration { return c.withDefaults().Lease / 5 }
+
 // Validate says what is wrong with a configuration.
 func (c Config) Validate() error {
 	c = c.withDefaults()

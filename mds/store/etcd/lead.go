@@ -208,7 +208,7 @@ func (l *Lead) fence(ctx context.Context) error {
 
 // renew keeps the lease until it is lost or ctx ends.
 func (l *Lead) renew(ctx context.Context) {
-	every := l.m.cfg.Lease / 5
+	every := l.m.cfg.Renewal()
 	for ctx.Err() == nil {
 		sent := time.Now()
 		if l.clock.left(sent) <= 0 {
@@ -244,6 +244,9 @@ func (l *Lead) end(why string) {
 // Valid says whether no other Member can lead now. Whatever is told to others
 // must have been true while it was valid.
 func (l *Lead) Valid() bool { return l.clock.left(time.Now()) > 0 }
+
+// Left is how long no other Member can lead, from now.
+func (l *Lead) Left() time.Duration { return l.clock.left(time.Now()) }
 
 // Over is closed when the Lead is over.
 func (l *Lead) Over() <-chan struct{} { return l.over }
