@@ -12,6 +12,7 @@ import (
 
 	"manifold/conformance/linux"
 	"manifold/conformance/linux/kernel"
+	"manifold/mds/store/etcd/etcdtest"
 )
 
 // programs lists what the harness and its scenarios run, and the packages that
@@ -95,6 +96,12 @@ func outside() error {
 	}
 	if err := linux.Build(ctx, filepath.Join(dir, "manifold"), "manifold/cmd/manifold"); err != nil && os.Getenv(binaryVariable) == "" {
 		fmt.Fprintln(os.Stderr, "WARNING:", err) // the server's tests will say so too
+	}
+	if os.Getenv(etcdtest.BinEnv) == "" {
+		etcd, err := etcdtest.Build()
+		if err = errors.Join(err, os.Setenv(etcdtest.BinEnv, etcd)); err != nil {
+			return err
+		}
 	}
 	return os.Setenv(toolsVariable, dir)
 }

@@ -91,6 +91,9 @@ func (p *Process) answers(ctx context.Context, address string) error {
 	}
 }
 
+// Signal sends the process a signal, such as SIGSTOP.
+func (p *Process) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
 // Kill ends the process with SIGKILL, as a crash would.
 func (p *Process) Kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {

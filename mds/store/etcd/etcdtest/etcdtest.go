@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,14 +40,20 @@ type member struct {
 	cmd                     *exec.Cmd
 }
 
-// Start runs n members with more arguments, waits until they agree, and ends them
-// with the test.
+// Start runs n members on loopback with more arguments, waits until they agree, and
+// ends them with the test.
 func Start(t *testing.T, n int, args ...string) *Cluster {
+	t.Helper()
+	return StartAt(t, slices.Repeat([]string{"127.0.0.1"}, n), args...)
+}
+
+// StartAt is Start with one member at each address of this machine.
+func StartAt(t *testing.T, hosts []string, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, bin: binary(t), args: args}
 	var initial []string
-	for i := range n {
-		m := &member{name: fmt.Sprintf("m%d", i), client: "http://" + freeAddr(t), peer: "http://" + freeAddr(t)}
+	for i, host := range hosts {
+		m := &member{name: fmt.Sprintf("m%d", i), client: "http://" + freeAddr(t, host), peer: "http://" + freeAddr(t, host)}
 		m.dir = filepath.Join(t.TempDir(), m.name)
 		initial = append(initial, m.name+"="+m.peer)
 		c.members = append(c.members, m)
@@ -164,9 +171,9 @@ func (c *Cluster) awaitLeader() {
 	c.t.Fatalf("etcd does not start: %v\n%s", err, log)
 }
 
-func freeAddr(t *testing.T) string {
+func freeAddr(t *testing.T, host string) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,15 +186,16 @@ func binary(t *testing.T) string {
 	if bin := os.Getenv(BinEnv); bin != "" {
 		return bin
 	}
-	bin, err := build()
+	bin, err := Build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return bin
 }
 
-// build makes the server in the user's cache, where go finds it up to date the next time.
-func build() (string, error) {
+// Build makes the server in the user's cache, where go finds it up to date the next
+// time, and returns its path.
+func Build() (string, error) {
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
 	if err != nil {
 		return "", err
