@@ -160,6 +160,12 @@ type Options struct {
 	Version string
 }
 
+// The store's file below a data folder, and that of the copy of what is in etcd.
+const (
+	StoreFile   = "meta.db"
+	ReplicaFile = "replica.db"
+)
+
 const (
 	defaultLease = 90 * time.Second
 	defaultStay  = 24 * time.Hour
@@ -188,7 +194,7 @@ func (c Config) withDefaults() Config {
 	c.Limits = c.Limits.withDefaults()
 	if c.Etcd != nil {
 		e := *c.Etcd
-		e.Replica = filepath.Join(c.Data, "replica.db")
+		e.Replica = filepath.Join(c.Data, ReplicaFile)
 		c.Etcd = &e
 	}
 	return c

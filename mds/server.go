@@ -89,7 +89,7 @@ func New(cfg Config, opt Options) (*Server, error) {
 			return nil, err
 		}
 	}
-	st, err := bolt.Open(filepath.Join(cfg.Data, "meta.db"), bolt.Config{})
+	st, err := bolt.Open(filepath.Join(cfg.Data, StoreFile), bolt.Config{})
 	if err != nil {
 		return nil, fmt.Errorf("metadata store: %w", err)
 	}

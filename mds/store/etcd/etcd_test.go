@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"manifold/mds/store"
+	"manifold/mds/store/bolt"
 	"manifold/mds/store/etcd/etcdtest"
 	"manifold/mds/store/storetest"
 )
@@ -342,6 +343,48 @@ func commitUntil(l *Lead, batch []store.Write, n int) error {
 	}
 	go func() { done <- leadBackend{l}.Commit(batch) }()
 	return <-done
+}
+
+// TestMove: a file's records move to etcd, and from there to a dump and back.
+func TestMove(t *testing.T) {
+	c := etcdtest.Start(t, 1)
+	src, err := bolt.Open(filepath.Join(t.TempDir(), "meta.db"), bolt.Config{Volatile: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := src.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for i := range 20 {
+		var pairs []string
+		for k := range 100 {
+			pairs = append(pairs, fmt.Sprintf("k%d-%d", i, k), fmt.Sprint(i*k))
+		}
+		if err := put(src, pairs...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dst := lead(t, config(t, c.Endpoints(), "moved", "a"))
+	sum, err := store.Copy(t.Context(), dst, src)
+	if err != nil || sum.Records != 2000 {
+		t.Fatalf("%+v, %v", sum, err)
+	}
+	var dump bytes.Buffer
+	if got, err := store.Dump(t.Context(), dst, &dump); err != nil || got != sum {
+		t.Errorf("dump %+v of %+v, %v", got, sum, err)
+	}
+	if err := dst.Close(); err != nil {
+		t.Error(err)
+	}
+	again := lead(t, config(t, c.Endpoints(), "again", "a"))
+	if got, err := store.Restore(t.Context(), again, bytes.NewReader(dump.Bytes())); err != nil || got != sum {
+		t.Errorf("restored %+v of %+v, %v", got, sum, err)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestReload: a replica that etcd has compacted beyond, that another etcd wrote, or
