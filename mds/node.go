@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"manifold/mds/admin"
 	"manifold/mds/ns"
 	"manifold/mds/store"
 	"manifold/mds/store/etcd"
@@ -57,7 +58,7 @@ func NewNode(cfg Config, opt Options) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, opt: opt, log: opt.Log}
 	e := *cfg.withDefaults().Etcd
-	e.Log = opt.Log.Named("etcd")
+	e.Log, e.Version = opt.Log.Named("etcd"), opt.Version
 	var err error
 	if n.member, err = etcd.Open(e); err != nil {
 		return nil, fmt.Errorf("metadata store: %w", err)
@@ -205,13 +206,20 @@ func (n *Node) shareToken(ctx context.Context, st store.Store, cfg *Config) erro
 func (n *Node) Handover(ctx context.Context) error {
 	n.mu.Lock()
 	resign, srv := n.resign, n.server
-	if srv != nil {
-		n.rest = true
-	}
 	n.mu.Unlock()
 	if srv == nil {
 		return n.standby()
 	}
+	others, err := n.member.Members(ctx)
+	if err != nil {
+		return fmt.Errorf("etcd: %w: %w", err, admin.ErrUnavailable)
+	}
+	if len(others) < 2 {
+		return fmt.Errorf("no other metadata server is there: %w", admin.ErrRefused)
+	}
+	n.mu.Lock()
+	n.rest = true
+	n.mu.Unlock()
 	resign()
 	for {
 		n.mu.Lock()

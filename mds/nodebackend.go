@@ -3,8 +3,10 @@ package mds
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"manifold/mds/admin"
+	"manifold/mds/store/etcd"
 )
 
 // Node is what an administrator talks to, whether it leads or not.
@@ -68,4 +70,41 @@ func (n *Node) Layout(ctx context.Context, path string) (admin.Layout, error) {
 func (n *Node) SetLayout(ctx context.Context, path string, p admin.Policy) error {
 	_, err := ask(n, func(s *Server) (struct{}, error) { return struct{}{}, s.SetLayout(ctx, path, p) })
 	return err
+}
+
+// RecallLayouts takes layouts back.
+func (n *Node) RecallLayouts(ctx context.Context, r admin.Recall) (uint64, error) {
+	return ask(n, func(s *Server) (uint64, error) { return s.RecallLayouts(ctx, r) })
+}
+
+// MetadataServers lists those that are there, whether this one leads or not.
+func (n *Node) MetadataServers(ctx context.Context) ([]admin.MetadataServer, error) {
+	list, err := n.member.Members(ctx)
+	var leads etcd.Holder
+	if err == nil {
+		leads, err = n.member.Holder(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w: %w", err, admin.ErrUnavailable)
+	}
+	out := make([]admin.MetadataServer, len(list))
+	for i, h := range list {
+		out[i] = admin.MetadataServer{Name: h.ID, Address: h.Address, Version: h.Version, State: admin.StateStandby, ForSeconds: -1}
+		if h.ID == leads.ID {
+			out[i].State, out[i].ForSeconds = admin.StateLeading, time.Since(leads.Since).Seconds()
+		}
+	}
+	return out, nil
+}
+
+// MetadataServers lists this one, which is alone.
+func (s *Server) MetadataServers(context.Context) ([]admin.MetadataServer, error) {
+	return []admin.MetadataServer{{
+		Address: s.Addr().String(), Version: s.opt.Version, State: admin.StateAlone, ForSeconds: time.Since(s.started).Seconds(),
+	}}, nil
+}
+
+// Handover is refused: there is nobody to hand over to.
+func (s *Server) Handover(context.Context) error {
+	return fmt.Errorf("this metadata server is the only one: %w", admin.ErrRefused)
 }

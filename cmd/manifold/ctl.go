@@ -43,7 +43,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 no server answers.`,
 	fs.StringVar(&c.admin, "admin", "", "admin `SOCKET` of the server, as unix:PATH")
 	fs.DurationVar(&c.timeout, "timeout", 10*time.Second, "how long to wait for the answer")
 	c.register(fs)
-	cmd.AddCommand(c.statusCommand(), c.dsCommand(), c.clientCommand(), c.layoutCommand(), c.storeCommand())
+	cmd.AddCommand(c.statusCommand(), c.mdsCommand(), c.dsCommand(), c.clientCommand(), c.layoutCommand(), c.storeCommand())
 	return cmd
 }
 

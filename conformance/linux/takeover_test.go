@@ -118,10 +118,20 @@ func newHACluster(t *testing.T, w *world) *haCluster {
 		h.ds.run(t, name, nil, "ds", "--data", filepath.Join(h.ds.dir, name), "--listen", h.ds.listen[i],
 			"--mds", strings.Join(control, ","), "--token-file", file, "--id", name)
 	}
-	if err := h.leader(t).DSUp(t.Context(), dataServers); err != nil {
-		t.Fatal(err)
-	}
+	h.up(t)
 	return h
+}
+
+// up waits until the data servers have joined whoever leads.
+func (h *haCluster) up(t *testing.T) {
+	t.Helper()
+	var err error
+	for range 5 { // the lead may move meanwhile, on a busy machine
+		if err = h.leader(t).DSUp(t.Context(), dataServers); err == nil {
+			return
+		}
+	}
+	t.Fatal(err)
 }
 
 // leader waits until a metadata server leads, and returns it.
@@ -246,7 +256,7 @@ func (h *haCluster) strike(t *testing.T, c client, dir string, f fault, i int, n
 	mend := f.do(t, h, h.leader(t))
 	h.w.progress(t, []writer{meta}, 30)
 	mend(t)
-	check(t, h.leader(t).DSUp(t.Context(), dataServers))
+	h.up(t)
 	h.w.progress(t, []writer{meta}, 30)
 	var mu sync.Mutex
 	var wg sync.WaitGroup

@@ -63,7 +63,32 @@ type Backend interface {
 	// ErrNotFound (path, client), ErrInvalid, ErrUnavailable if ctx ended before:
 	// the recall goes on then.
 	RecallLayouts(ctx context.Context, r Recall) (layouts uint64, err error)
+	// MetadataServers lists the metadata servers of the cluster that are there, by
+	// name; one that is alone has no name.
+	MetadataServers(ctx context.Context) ([]MetadataServer, error)
+	// Handover has this metadata server let another one lead, and returns when it
+	// does not lead any more. ErrRefused if there is no other, ErrUnavailable if it
+	// does not lead.
+	Handover(ctx context.Context) error
 }
+
+// MetadataServer is one metadata server.
+type MetadataServer struct {
+	Name    string `json:"name"`
+	Address string `json:"address"` // where it listens for clients
+	Version string `json:"version"`
+	// State is leading, standby, or alone for one that has no others.
+	State string `json:"state"`
+	// ForSeconds is how long it has led; below 0: it does not.
+	ForSeconds float64 `json:"for_seconds"`
+}
+
+// The values of MetadataServer.State.
+const (
+	StateLeading = "leading"
+	StateStandby = "standby"
+	StateAlone   = "alone"
+)
 
 // Recall says which layouts to take back: those of the file at Path, or if
 // that is empty all that are in Scope. Client is a client's ID, or empty for all

@@ -24,6 +24,7 @@ type fake struct {
 	servers []admin.DataServer
 	clients []admin.Client
 	layout  admin.Layout
+	members []admin.MetadataServer
 	err     error
 	wait    <-chan struct{}
 	told    []string
@@ -63,6 +64,13 @@ func (f *fake) Layout(_ context.Context, path string) (admin.Layout, error) {
 func (f *fake) RecallLayouts(_ context.Context, r admin.Recall) (uint64, error) {
 	f.told = append(f.told, fmt.Sprintf("recall %+v", r))
 	return 12, f.err
+}
+func (f *fake) MetadataServers(context.Context) ([]admin.MetadataServer, error) {
+	return f.members, f.err
+}
+func (f *fake) Handover(context.Context) error {
+	f.told = append(f.told, "handover")
+	return f.err
 }
 func (f *fake) SetLayout(_ context.Context, path string, p admin.Policy) error {
 	f.told = append(f.told, fmt.Sprintf("set %s %+v", path, p))
@@ -128,6 +136,7 @@ func TestEverythingCrosses(t *testing.T) {
 	fill(&f.servers)
 	fill(&f.clients)
 	fill(&f.layout)
+	fill(&f.members)
 	c, _, stop := serve(t, f)
 	ctx := t.Context()
 	check := func(what string, got, want any, err error) {
@@ -150,7 +159,10 @@ func TestEverythingCrosses(t *testing.T) {
 		c.SetLayout(ctx, "/a", admin.Policy{StripeUnit: 1 << 40, Width: 5, Pool: "fast"}))
 	n, e := c.RecallLayouts(ctx, admin.Recall{Path: "/b", Scope: "s", Client: "7"})
 	check("RecallLayouts", n, uint64(12), e)
-	want := []string{"ds ds1", "layout /a b/c", "drain 3 true", "drain 3 false", "remove x", "set /a {StripeUnit:1099511627776 Width:5 Pool:fast}", "recall {Path:/b Scope:s Client:7}"}
+	members, e := c.MetadataServers(ctx)
+	check("MetadataServers", members, f.members, e)
+	err = errors.Join(err, c.Handover(ctx))
+	want := []string{"ds ds1", "layout /a b/c", "drain 3 true", "drain 3 false", "remove x", "set /a {StripeUnit:1099511627776 Width:5 Pool:fast}", "recall {Path:/b Scope:s Client:7}", "handover"}
 	if err != nil || !slices.Equal(f.told, want) {
 		t.Errorf("told %q, %v\nwant %q", f.told, err, want)
 	}

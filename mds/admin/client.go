@@ -135,6 +135,18 @@ func (c *Conn) SetLayout(ctx context.Context, path string, p Policy) error {
 	return c.fromStatus(err)
 }
 
+// MetadataServers asks the server.
+func (c *Conn) MetadataServers(ctx context.Context) ([]MetadataServer, error) {
+	r, err := c.client.ListMetadataServers(ctx, &pb.ListMetadataServersRequest{})
+	return each(r.GetMetadataServers(), metadataServerFromPB), c.fromStatus(err)
+}
+
+// Handover has the server do it.
+func (c *Conn) Handover(ctx context.Context) error {
+	_, err := c.client.Handover(ctx, &pb.HandoverRequest{})
+	return c.fromStatus(err)
+}
+
 // RecallLayouts has the server do it.
 func (c *Conn) RecallLayouts(ctx context.Context, r Recall) (uint64, error) {
 	reply, err := c.client.RecallLayouts(ctx, &pb.RecallLayoutsRequest{Path: r.Path, Scope: r.Scope, Client: r.Client})

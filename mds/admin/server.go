@@ -208,3 +208,14 @@ func (s *Server) RecallLayouts(ctx context.Context, r *pb.RecallLayoutsRequest) 
 	n, err := s.backend.RecallLayouts(ctx, Recall{Path: r.GetPath(), Scope: r.GetScope(), Client: r.GetClient()})
 	return &pb.RecallLayoutsReply{Layouts: n}, err
 }
+
+// ListMetadataServers serves the API.
+func (s *Server) ListMetadataServers(ctx context.Context, _ *pb.ListMetadataServersRequest) (*pb.ListMetadataServersReply, error) {
+	list, err := s.backend.MetadataServers(ctx)
+	return &pb.ListMetadataServersReply{MetadataServers: each(list, metadataServerToPB)}, err
+}
+
+// Handover serves the API.
+func (s *Server) Handover(ctx context.Context, _ *pb.HandoverRequest) (*pb.HandoverReply, error) {
+	return &pb.HandoverReply{}, s.backend.Handover(ctx)
+}

@@ -94,3 +94,13 @@ func layoutFromPB(m *pb.Layout) Layout {
 		Stripes: each(m.GetStripes(), func(s *pb.Stripe) Stripe { return Stripe{ID: s.GetId(), Name: s.GetName()} }),
 	}
 }
+
+func metadataServerToPB(m MetadataServer) *pb.MetadataServer {
+	return &pb.MetadataServer{
+		Name: valid(m.Name), Address: valid(m.Address), Version: valid(m.Version), State: valid(m.State), ForSeconds: m.ForSeconds,
+	}
+}
+
+func metadataServerFromPB(m *pb.MetadataServer) MetadataServer {
+	return MetadataServer{Name: m.GetName(), Address: m.GetAddress(), Version: m.GetVersion(), State: m.GetState(), ForSeconds: m.GetForSeconds()}
+}

@@ -1280,6 +1280,234 @@ func (x *RecallLayoutsReply) GetLayouts() uint64 {
 	return 0
 }
 
+type ListMetadataServersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListMetadataServersRequest) Reset() {
+	*x = ListMetadataServersRequest{}
+	mi := &file_adminpb_admin_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMetadataServersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMetadataServersRequest) ProtoMessage() {}
+
+func (x *ListMetadataServersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_adminpb_admin_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMetadataServersRequest.ProtoReflect.Descriptor instead.
+func (*ListMetadataServersRequest) Descriptor() ([]byte, []int) {
+	return file_adminpb_admin_proto_rawDescGZIP(), []int{21}
+}
+
+type ListMetadataServersReply struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	MetadataServers []*MetadataServer      `protobuf:"bytes,1,rep,name=metadata_servers,json=metadataServers,proto3" json:"metadata_servers,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ListMetadataServersReply) Reset() {
+	*x = ListMetadataServersReply{}
+	mi := &file_adminpb_admin_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListMetadataServersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListMetadataServersReply) ProtoMessage() {}
+
+func (x *ListMetadataServersReply) ProtoReflect() protoreflect.Message {
+	mi := &file_adminpb_admin_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListMetadataServersReply.ProtoReflect.Descriptor instead.
+func (*ListMetadataServersReply) Descriptor() ([]byte, []int) {
+	return file_adminpb_admin_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *ListMetadataServersReply) GetMetadataServers() []*MetadataServer {
+	if x != nil {
+		return x.MetadataServers
+	}
+	return nil
+}
+
+type MetadataServer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
+	Version       string                 `protobuf:"bytes,3,opt,name=version,proto3" json:"version,omitempty"`
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	ForSeconds    float64                `protobuf:"fixed64,5,opt,name=for_seconds,json=forSeconds,proto3" json:"for_seconds,omitempty"` // below 0: it does not lead
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MetadataServer) Reset() {
+	*x = MetadataServer{}
+	mi := &file_adminpb_admin_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MetadataServer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MetadataServer) ProtoMessage() {}
+
+func (x *MetadataServer) ProtoReflect() protoreflect.Message {
+	mi := &file_adminpb_admin_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MetadataServer.ProtoReflect.Descriptor instead.
+func (*MetadataServer) Descriptor() ([]byte, []int) {
+	return file_adminpb_admin_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *MetadataServer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MetadataServer) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *MetadataServer) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *MetadataServer) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *MetadataServer) GetForSeconds() float64 {
+	if x != nil {
+		return x.ForSeconds
+	}
+	return 0
+}
+
+type HandoverRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandoverRequest) Reset() {
+	*x = HandoverRequest{}
+	mi := &file_adminpb_admin_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandoverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandoverRequest) ProtoMessage() {}
+
+func (x *HandoverRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_adminpb_admin_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandoverRequest.ProtoReflect.Descriptor instead.
+func (*HandoverRequest) Descriptor() ([]byte, []int) {
+	return file_adminpb_admin_proto_rawDescGZIP(), []int{24}
+}
+
+type HandoverReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandoverReply) Reset() {
+	*x = HandoverReply{}
+	mi := &file_adminpb_admin_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandoverReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandoverReply) ProtoMessage() {}
+
+func (x *HandoverReply) ProtoReflect() protoreflect.Message {
+	mi := &file_adminpb_admin_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandoverReply.ProtoReflect.Descriptor instead.
+func (*HandoverReply) Descriptor() ([]byte, []int) {
+	return file_adminpb_admin_proto_rawDescGZIP(), []int{25}
+}
+
 var File_adminpb_admin_proto protoreflect.FileDescriptor
 
 const file_adminpb_admin_proto_rawDesc = "" +
@@ -1377,7 +1605,19 @@ const file_adminpb_admin_proto_rawDesc = "" +
 	"\x05scope\x18\x02 \x01(\tR\x05scope\x12\x16\n" +
 	"\x06client\x18\x03 \x01(\tR\x06client\".\n" +
 	"\x12RecallLayoutsReply\x12\x18\n" +
-	"\alayouts\x18\x01 \x01(\x04R\alayouts2\xae\x06\n" +
+	"\alayouts\x18\x01 \x01(\x04R\alayouts\"\x1c\n" +
+	"\x1aListMetadataServersRequest\"h\n" +
+	"\x18ListMetadataServersReply\x12L\n" +
+	"\x10metadata_servers\x18\x01 \x03(\v2!.manifold.admin.v1.MetadataServerR\x0fmetadataServers\"\x8f\x01\n" +
+	"\x0eMetadataServer\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x1f\n" +
+	"\vfor_seconds\x18\x05 \x01(\x01R\n" +
+	"forSeconds\"\x11\n" +
+	"\x0fHandoverRequest\"\x0f\n" +
+	"\rHandoverReply2\xf3\a\n" +
 	"\x05Admin\x12K\n" +
 	"\tGetStatus\x12#.manifold.admin.v1.GetStatusRequest\x1a\x19.manifold.admin.v1.Status\x12e\n" +
 	"\x0fListDataServers\x12).manifold.admin.v1.ListDataServersRequest\x1a'.manifold.admin.v1.ListDataServersReply\x12W\n" +
@@ -1387,7 +1627,9 @@ const file_adminpb_admin_proto_rawDesc = "" +
 	"\vListClients\x12%.manifold.admin.v1.ListClientsRequest\x1a#.manifold.admin.v1.ListClientsReply\x12K\n" +
 	"\tGetLayout\x12#.manifold.admin.v1.GetLayoutRequest\x1a\x19.manifold.admin.v1.Layout\x12S\n" +
 	"\tSetLayout\x12#.manifold.admin.v1.SetLayoutRequest\x1a!.manifold.admin.v1.SetLayoutReply\x12_\n" +
-	"\rRecallLayouts\x12'.manifold.admin.v1.RecallLayoutsRequest\x1a%.manifold.admin.v1.RecallLayoutsReplyB\x1cZ\x1amanifold/mds/admin/adminpbb\x06proto3"
+	"\rRecallLayouts\x12'.manifold.admin.v1.RecallLayoutsRequest\x1a%.manifold.admin.v1.RecallLayoutsReply\x12q\n" +
+	"\x13ListMetadataServers\x12-.manifold.admin.v1.ListMetadataServersRequest\x1a+.manifold.admin.v1.ListMetadataServersReply\x12P\n" +
+	"\bHandover\x12\".manifold.admin.v1.HandoverRequest\x1a .manifold.admin.v1.HandoverReplyB\x1cZ\x1amanifold/mds/admin/adminpbb\x06proto3"
 
 var (
 	file_adminpb_admin_proto_rawDescOnce sync.Once
@@ -1401,29 +1643,34 @@ func file_adminpb_admin_proto_rawDescGZIP() []byte {
 	return file_adminpb_admin_proto_rawDescData
 }
 
-var file_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_adminpb_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_adminpb_admin_proto_goTypes = []any{
-	(*GetStatusRequest)(nil),        // 0: manifold.admin.v1.GetStatusRequest
-	(*Status)(nil),                  // 1: manifold.admin.v1.Status
-	(*ListDataServersRequest)(nil),  // 2: manifold.admin.v1.ListDataServersRequest
-	(*ListDataServersReply)(nil),    // 3: manifold.admin.v1.ListDataServersReply
-	(*GetDataServerRequest)(nil),    // 4: manifold.admin.v1.GetDataServerRequest
-	(*DataServer)(nil),              // 5: manifold.admin.v1.DataServer
-	(*SetDrainRequest)(nil),         // 6: manifold.admin.v1.SetDrainRequest
-	(*SetDrainReply)(nil),           // 7: manifold.admin.v1.SetDrainReply
-	(*RemoveDataServerRequest)(nil), // 8: manifold.admin.v1.RemoveDataServerRequest
-	(*RemoveDataServerReply)(nil),   // 9: manifold.admin.v1.RemoveDataServerReply
-	(*ListClientsRequest)(nil),      // 10: manifold.admin.v1.ListClientsRequest
-	(*ListClientsReply)(nil),        // 11: manifold.admin.v1.ListClientsReply
-	(*Client)(nil),                  // 12: manifold.admin.v1.Client
-	(*GetLayoutRequest)(nil),        // 13: manifold.admin.v1.GetLayoutRequest
-	(*Policy)(nil),                  // 14: manifold.admin.v1.Policy
-	(*Layout)(nil),                  // 15: manifold.admin.v1.Layout
-	(*Stripe)(nil),                  // 16: manifold.admin.v1.Stripe
-	(*SetLayoutRequest)(nil),        // 17: manifold.admin.v1.SetLayoutRequest
-	(*SetLayoutReply)(nil),          // 18: manifold.admin.v1.SetLayoutReply
-	(*RecallLayoutsRequest)(nil),    // 19: manifold.admin.v1.RecallLayoutsRequest
-	(*RecallLayoutsReply)(nil),      // 20: manifold.admin.v1.RecallLayoutsReply
+	(*GetStatusRequest)(nil),           // 0: manifold.admin.v1.GetStatusRequest
+	(*Status)(nil),                     // 1: manifold.admin.v1.Status
+	(*ListDataServersRequest)(nil),     // 2: manifold.admin.v1.ListDataServersRequest
+	(*ListDataServersReply)(nil),       // 3: manifold.admin.v1.ListDataServersReply
+	(*GetDataServerRequest)(nil),       // 4: manifold.admin.v1.GetDataServerRequest
+	(*DataServer)(nil),                 // 5: manifold.admin.v1.DataServer
+	(*SetDrainRequest)(nil),            // 6: manifold.admin.v1.SetDrainRequest
+	(*SetDrainReply)(nil),              // 7: manifold.admin.v1.SetDrainReply
+	(*RemoveDataServerRequest)(nil),    // 8: manifold.admin.v1.RemoveDataServerRequest
+	(*RemoveDataServerReply)(nil),      // 9: manifold.admin.v1.RemoveDataServerReply
+	(*ListClientsRequest)(nil),         // 10: manifold.admin.v1.ListClientsRequest
+	(*ListClientsReply)(nil),           // 11: manifold.admin.v1.ListClientsReply
+	(*Client)(nil),                     // 12: manifold.admin.v1.Client
+	(*GetLayoutRequest)(nil),           // 13: manifold.admin.v1.GetLayoutRequest
+	(*Policy)(nil),                     // 14: manifold.admin.v1.Policy
+	(*Layout)(nil),                     // 15: manifold.admin.v1.Layout
+	(*Stripe)(nil),                     // 16: manifold.admin.v1.Stripe
+	(*SetLayoutRequest)(nil),           // 17: manifold.admin.v1.SetLayoutRequest
+	(*SetLayoutReply)(nil),             // 18: manifold.admin.v1.SetLayoutReply
+	(*RecallLayoutsRequest)(nil),       // 19: manifold.admin.v1.RecallLayoutsRequest
+	(*RecallLayoutsReply)(nil),         // 20: manifold.admin.v1.RecallLayoutsReply
+	(*ListMetadataServersRequest)(nil), // 21: manifold.admin.v1.ListMetadataServersRequest
+	(*ListMetadataServersReply)(nil),   // 22: manifold.admin.v1.ListMetadataServersReply
+	(*MetadataServer)(nil),             // 23: manifold.admin.v1.MetadataServer
+	(*HandoverRequest)(nil),            // 24: manifold.admin.v1.HandoverRequest
+	(*HandoverReply)(nil),              // 25: manifold.admin.v1.HandoverReply
 }
 var file_adminpb_admin_proto_depIdxs = []int32{
 	5,  // 0: manifold.admin.v1.ListDataServersReply.data_servers:type_name -> manifold.admin.v1.DataServer
@@ -1431,29 +1678,34 @@ var file_adminpb_admin_proto_depIdxs = []int32{
 	14, // 2: manifold.admin.v1.Layout.policy:type_name -> manifold.admin.v1.Policy
 	16, // 3: manifold.admin.v1.Layout.stripes:type_name -> manifold.admin.v1.Stripe
 	14, // 4: manifold.admin.v1.SetLayoutRequest.policy:type_name -> manifold.admin.v1.Policy
-	0,  // 5: manifold.admin.v1.Admin.GetStatus:input_type -> manifold.admin.v1.GetStatusRequest
-	2,  // 6: manifold.admin.v1.Admin.ListDataServers:input_type -> manifold.admin.v1.ListDataServersRequest
-	4,  // 7: manifold.admin.v1.Admin.GetDataServer:input_type -> manifold.admin.v1.GetDataServerRequest
-	6,  // 8: manifold.admin.v1.Admin.SetDrain:input_type -> manifold.admin.v1.SetDrainRequest
-	8,  // 9: manifold.admin.v1.Admin.RemoveDataServer:input_type -> manifold.admin.v1.RemoveDataServerRequest
-	10, // 10: manifold.admin.v1.Admin.ListClients:input_type -> manifold.admin.v1.ListClientsRequest
-	13, // 11: manifold.admin.v1.Admin.GetLayout:input_type -> manifold.admin.v1.GetLayoutRequest
-	17, // 12: manifold.admin.v1.Admin.SetLayout:input_type -> manifold.admin.v1.SetLayoutRequest
-	19, // 13: manifold.admin.v1.Admin.RecallLayouts:input_type -> manifold.admin.v1.RecallLayoutsRequest
-	1,  // 14: manifold.admin.v1.Admin.GetStatus:output_type -> manifold.admin.v1.Status
-	3,  // 15: manifold.admin.v1.Admin.ListDataServers:output_type -> manifold.admin.v1.ListDataServersReply
-	5,  // 16: manifold.admin.v1.Admin.GetDataServer:output_type -> manifold.admin.v1.DataServer
-	7,  // 17: manifold.admin.v1.Admin.SetDrain:output_type -> manifold.admin.v1.SetDrainReply
-	9,  // 18: manifold.admin.v1.Admin.RemoveDataServer:output_type -> manifold.admin.v1.RemoveDataServerReply
-	11, // 19: manifold.admin.v1.Admin.ListClients:output_type -> manifold.admin.v1.ListClientsReply
-	15, // 20: manifold.admin.v1.Admin.GetLayout:output_type -> manifold.admin.v1.Layout
-	18, // 21: manifold.admin.v1.Admin.SetLayout:output_type -> manifold.admin.v1.SetLayoutReply
-	20, // 22: manifold.admin.v1.Admin.RecallLayouts:output_type -> manifold.admin.v1.RecallLayoutsReply
-	14, // [14:23] is the sub-list for method output_type
-	5,  // [5:14] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	23, // 5: manifold.admin.v1.ListMetadataServersReply.metadata_servers:type_name -> manifold.admin.v1.MetadataServer
+	0,  // 6: manifold.admin.v1.Admin.GetStatus:input_type -> manifold.admin.v1.GetStatusRequest
+	2,  // 7: manifold.admin.v1.Admin.ListDataServers:input_type -> manifold.admin.v1.ListDataServersRequest
+	4,  // 8: manifold.admin.v1.Admin.GetDataServer:input_type -> manifold.admin.v1.GetDataServerRequest
+	6,  // 9: manifold.admin.v1.Admin.SetDrain:input_type -> manifold.admin.v1.SetDrainRequest
+	8,  // 10: manifold.admin.v1.Admin.RemoveDataServer:input_type -> manifold.admin.v1.RemoveDataServerRequest
+	10, // 11: manifold.admin.v1.Admin.ListClients:input_type -> manifold.admin.v1.ListClientsRequest
+	13, // 12: manifold.admin.v1.Admin.GetLayout:input_type -> manifold.admin.v1.GetLayoutRequest
+	17, // 13: manifold.admin.v1.Admin.SetLayout:input_type -> manifold.admin.v1.SetLayoutRequest
+	19, // 14: manifold.admin.v1.Admin.RecallLayouts:input_type -> manifold.admin.v1.RecallLayoutsRequest
+	21, // 15: manifold.admin.v1.Admin.ListMetadataServers:input_type -> manifold.admin.v1.ListMetadataServersRequest
+	24, // 16: manifold.admin.v1.Admin.Handover:input_type -> manifold.admin.v1.HandoverRequest
+	1,  // 17: manifold.admin.v1.Admin.GetStatus:output_type -> manifold.admin.v1.Status
+	3,  // 18: manifold.admin.v1.Admin.ListDataServers:output_type -> manifold.admin.v1.ListDataServersReply
+	5,  // 19: manifold.admin.v1.Admin.GetDataServer:output_type -> manifold.admin.v1.DataServer
+	7,  // 20: manifold.admin.v1.Admin.SetDrain:output_type -> manifold.admin.v1.SetDrainReply
+	9,  // 21: manifold.admin.v1.Admin.RemoveDataServer:output_type -> manifold.admin.v1.RemoveDataServerReply
+	11, // 22: manifold.admin.v1.Admin.ListClients:output_type -> manifold.admin.v1.ListClientsReply
+	15, // 23: manifold.admin.v1.Admin.GetLayout:output_type -> manifold.admin.v1.Layout
+	18, // 24: manifold.admin.v1.Admin.SetLayout:output_type -> manifold.admin.v1.SetLayoutReply
+	20, // 25: manifold.admin.v1.Admin.RecallLayouts:output_type -> manifold.admin.v1.RecallLayoutsReply
+	22, // 26: manifold.admin.v1.Admin.ListMetadataServers:output_type -> manifold.admin.v1.ListMetadataServersReply
+	25, // 27: manifold.admin.v1.Admin.Handover:output_type -> manifold.admin.v1.HandoverReply
+	17, // [17:28] is the sub-list for method output_type
+	6,  // [6:17] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_adminpb_admin_proto_init() }
@@ -1467,7 +1719,7 @@ func file_adminpb_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_adminpb_admin_proto_rawDesc), len(file_adminpb_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,15 +22,17 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Admin_GetStatus_FullMethodName        = "/manifold.admin.v1.Admin/GetStatus"
-	Admin_ListDataServers_FullMethodName  = "/manifold.admin.v1.Admin/ListDataServers"
-	Admin_GetDataServer_FullMethodName    = "/manifold.admin.v1.Admin/GetDataServer"
-	Admin_SetDrain_FullMethodName         = "/manifold.admin.v1.Admin/SetDrain"
-	Admin_RemoveDataServer_FullMethodName = "/manifold.admin.v1.Admin/RemoveDataServer"
-	Admin_ListClients_FullMethodName      = "/manifold.admin.v1.Admin/ListClients"
-	Admin_GetLayout_FullMethodName        = "/manifold.admin.v1.Admin/GetLayout"
-	Admin_SetLayout_FullMethodName        = "/manifold.admin.v1.Admin/SetLayout"
-	Admin_RecallLayouts_FullMethodName    = "/manifold.admin.v1.Admin/RecallLayouts"
+	Admin_GetStatus_FullMethodName           = "/manifold.admin.v1.Admin/GetStatus"
+	Admin_ListDataServers_FullMethodName     = "/manifold.admin.v1.Admin/ListDataServers"
+	Admin_GetDataServer_FullMethodName       = "/manifold.admin.v1.Admin/GetDataServer"
+	Admin_SetDrain_FullMethodName            = "/manifold.admin.v1.Admin/SetDrain"
+	Admin_RemoveDataServer_FullMethodName    = "/manifold.admin.v1.Admin/RemoveDataServer"
+	Admin_ListClients_FullMethodName         = "/manifold.admin.v1.Admin/ListClients"
+	Admin_GetLayout_FullMethodName           = "/manifold.admin.v1.Admin/GetLayout"
+	Admin_SetLayout_FullMethodName           = "/manifold.admin.v1.Admin/SetLayout"
+	Admin_RecallLayouts_FullMethodName       = "/manifold.admin.v1.Admin/RecallLayouts"
+	Admin_ListMetadataServers_FullMethodName = "/manifold.admin.v1.Admin/ListMetadataServers"
+	Admin_Handover_FullMethodName            = "/manifold.admin.v1.Admin/Handover"
 )
 
 // AdminClient is the client API for Admin service.
@@ -46,6 +48,8 @@ type AdminClient interface {
 	GetLayout(ctx context.Context, in *GetLayoutRequest, opts ...grpc.CallOption) (*Layout, error)
 	SetLayout(ctx context.Context, in *SetLayoutRequest, opts ...grpc.CallOption) (*SetLayoutReply, error)
 	RecallLayouts(ctx context.Context, in *RecallLayoutsRequest, opts ...grpc.CallOption) (*RecallLayoutsReply, error)
+	ListMetadataServers(ctx context.Context, in *ListMetadataServersRequest, opts ...grpc.CallOption) (*ListMetadataServersReply, error)
+	Handover(ctx context.Context, in *HandoverRequest, opts ...grpc.CallOption) (*HandoverReply, error)
 }
 
 type adminClient struct {
@@ -146,6 +150,26 @@ func (c *adminClient) RecallLayouts(ctx context.Context, in *RecallLayoutsReques
 	return out, nil
 }
 
+func (c *adminClient) ListMetadataServers(ctx context.Context, in *ListMetadataServersRequest, opts ...grpc.CallOption) (*ListMetadataServersReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListMetadataServersReply)
+	err := c.cc.Invoke(ctx, Admin_ListMetadataServers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Handover(ctx context.Context, in *HandoverRequest, opts ...grpc.CallOption) (*HandoverReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(HandoverReply)
+	err := c.cc.Invoke(ctx, Admin_Handover_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -159,6 +183,8 @@ type AdminServer interface {
 	GetLayout(context.Context, *GetLayoutRequest) (*Layout, error)
 	SetLayout(context.Context, *SetLayoutRequest) (*SetLayoutReply, error)
 	RecallLayouts(context.Context, *RecallLayoutsRequest) (*RecallLayoutsReply, error)
+	ListMetadataServers(context.Context, *ListMetadataServersRequest) (*ListMetadataServersReply, error)
+	Handover(context.Context, *HandoverRequest) (*HandoverReply, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -195,6 +221,12 @@ func (UnimplementedAdminServer) SetLayout(context.Context, *SetLayoutRequest) (*
 }
 func (UnimplementedAdminServer) RecallLayouts(context.Context, *RecallLayoutsRequest) (*RecallLayoutsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method RecallLayouts not implemented")
+}
+func (UnimplementedAdminServer) ListMetadataServers(context.Context, *ListMetadataServersRequest) (*ListMetadataServersReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListMetadataServers not implemented")
+}
+func (UnimplementedAdminServer) Handover(context.Context, *HandoverRequest) (*HandoverReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Handover not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -379,6 +411,42 @@ func _Admin_RecallLayouts_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_ListMetadataServers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListMetadataServersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).ListMetadataServers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_ListMetadataServers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).ListMetadataServers(ctx, req.(*ListMetadataServersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Handover_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(HandoverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Handover(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Handover_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Handover(ctx, req.(*HandoverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -421,6 +489,14 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RecallLayouts",
 			Handler:    _Admin_RecallLayouts_Handler,
+		},
+		{
+			MethodName: "ListMetadataServers",
+			Handler:    _Admin_ListMetadataServers_Handler,
+		},
+		{
+			MethodName: "Handover",
+			Handler:    _Admin_Handover_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

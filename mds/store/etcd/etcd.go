@@ -50,6 +50,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -75,8 +76,8 @@ type Config struct {
 	// clusters by different prefixes, none of which begins with another.
 	Prefix string
 	// ID names this server among those of the cluster. Address is what the others
-	// are told while it leads.
-	ID, Address string
+	// are told while it leads, and Version of the software, for people.
+	ID, Address, Version string
 	// Lease is how long a Lead outlives its holder: 2 s, which is also the least
 	// that etcd grants by default. Whole seconds, to 60 s.
 	Lease time.Duration
@@ -194,6 +195,7 @@ type Member struct {
 	stop    context.CancelFunc
 	follow  *follower // nil while this Member leads
 	status  status
+	tasks   sync.WaitGroup
 }
 
 // Open connects to etcd, which need not answer yet, and begins to follow the record.
@@ -223,6 +225,7 @@ func Open(cfg Config) (*Member, error) {
 	m := &Member{cfg: cfg, etcd: client, replica: rep, log: cfg.Log}
 	m.ctx, m.stop = context.WithCancel(context.Background())
 	m.follow = m.startFollowing()
+	m.tasks.Go(func() { m.announce(m.ctx) })
 	return m, nil
 }
 
@@ -236,6 +239,7 @@ func (m *Member) Close() error {
 	if m.follow != nil {
 		m.follow.end()
 	}
+	m.tasks.Wait()
 	return errors.Join(m.replica.close(), m.etcd.Close())
 }
 
@@ -244,10 +248,11 @@ func (m *Member) key(name string) string { return m.cfg.Prefix + name }
 
 // Names of the record's keys after the prefix.
 const (
-	keyLead  = "lead"
-	keySeq   = "seq"
-	keyRedo  = "redo/"
-	keyFinal = "redo-final"
-	mapKey   = "d"
-	mapEnd   = "e"
+	keyLead   = "lead"
+	keyMember = "member/"
+	keySeq    = "seq"
+	keyRedo   = "redo/"
+	keyFinal  = "redo-final"
+	mapKey    = "d"
+	mapEnd    = "e"
 )

@@ -16,11 +16,12 @@ import (
 	"manifold/mds/store"
 )
 
-// Holder is who leads, as the record tells it.
+// Holder is who leads, or is there, as the record tells it.
 type Holder struct {
 	ID      string    `json:"id"`      // Config.ID
 	Address string    `json:"address"` // Config.Address
-	Term    string    `json:"term"`
+	Version string    `json:"version"` // Config.Version
+	Term    string    `json:"term,omitempty"`
 	Since   time.Time `json:"since"`
 }
 
@@ -94,7 +95,7 @@ func (m *Member) campaign(ctx context.Context) (*Lead, error) {
 		return nil, err
 	}
 	l := &Lead{m: m, over: make(chan struct{}), clock: leaseClock{origin: time.Now()}}
-	l.who = Holder{ID: m.cfg.ID, Address: m.cfg.Address, Term: uuid.NewString(), Since: time.Now().UTC()}
+	l.who = Holder{ID: m.cfg.ID, Address: m.cfg.Address, Version: m.cfg.Version, Term: uuid.NewString(), Since: time.Now().UTC()}
 	sent := time.Now()
 	try, cancel := context.WithTimeout(ctx, tryTime)
 	defer cancel()
