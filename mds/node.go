@@ -36,6 +36,10 @@ type Node struct {
 	rest   bool    // after a handover: let another one lead first
 }
 
+// handoverTime is how long a Node that stops leading in good order goes on with
+// calls under way: clients wait meanwhile, and send them again to the next one.
+const handoverTime = 300 * time.Millisecond
+
 // restTime is how long a Node that handed over leaves the lead to the others.
 const restTime = 10 * time.Second
 
@@ -112,7 +116,7 @@ func (n *Node) lead(ctx context.Context, lead *etcd.Lead) (err error) {
 	if err := n.shareToken(ctx, lead.Store(), &cfg); err != nil {
 		return n.unless(lead, err)
 	}
-	srv, err := newServer(cfg, n.opt, lead.Store(), reign{lead.Over(), lead.Valid})
+	srv, err := newServer(cfg, n.opt, lead.Store(), reign{lost: lead.Over(), valid: lead.Valid, stop: handoverTime})
 	if err != nil {
 		return n.unless(lead, err)
 	}

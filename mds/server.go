@@ -1,6 +1,7 @@
 package mds
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -69,6 +70,7 @@ type Server struct {
 type reign struct {
 	lost  <-chan struct{} // closed when another one may serve
 	valid func() bool     // says that it is not, at once
+	stop  time.Duration   // how long a clean stop goes on with calls; 0: stopTime
 }
 
 // New opens the store in cfg.Data and binds the listeners. Nothing is served
@@ -276,14 +278,15 @@ func (s *Server) Run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer cancel()
-		late, stop := context.WithTimeout(inner, stopTime)
-		defer stop()
+		stopTime := cmp.Or(s.reign.stop, stopTime)
 		select {
 		case <-ctx.Done():
 		case <-s.reign.lost:
 			end() // the listeners'
-			stop()
+			stopTime = 0
 		}
+		late, stop := context.WithTimeout(inner, stopTime)
+		defer stop()
 		if err := s.nfs.Shutdown(late); err != nil {
 			s.log.Warn("calls cut off at the stop", zap.Error(err))
 		}

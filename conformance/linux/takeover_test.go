@@ -51,7 +51,7 @@ type haCluster struct {
 // newNode makes the network of a metadata server.
 func (h *haCluster) newNode(t *testing.T, i int) *nodeServer {
 	t.Helper()
-	n := &nodeServer{name: fmt.Sprint("mds", i), ip: fmt.Sprintf("10.98.9.%d", i)}
+	n := &nodeServer{name: fmt.Sprint("manifold-mds", i), ip: fmt.Sprintf("10.98.9.%d", 50+i)}
 	veth := fmt.Sprint("vmds", i)
 	run := func(args ...string) {
 		t.Helper()
@@ -59,6 +59,7 @@ func (h *haCluster) newNode(t *testing.T, i int) *nodeServer {
 			t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
 		}
 	}
+	_ = exec.Command("ip", "netns", "del", n.name).Run() // one that a run before has left
 	run("netns", "add", n.name)
 	t.Cleanup(func() { run("netns", "del", n.name) })
 	run("link", "add", veth, "type", "veth", "peer", "name", "eth0", "netns", n.name)

@@ -182,6 +182,9 @@ const (
 	tryTime   = 700 * time.Millisecond
 	retryTime = 50 * time.Millisecond
 	loadTime  = time.Minute
+	// probeTime is how often a silent connection is tried: etcd closes one that
+	// is tried more often than every five seconds.
+	probeTime = 6 * time.Second
 )
 
 // Member is one metadata server's part in the record. All methods may be called
@@ -212,7 +215,7 @@ func Open(cfg Config) (*Member, error) {
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: cfg.Endpoints, TLS: secure, Username: cfg.User, Password: cfg.Password,
-		DialTimeout: tryTime, DialKeepAliveTime: time.Second, DialKeepAliveTimeout: time.Second, PermitWithoutStream: true,
+		DialTimeout: tryTime, DialKeepAliveTime: probeTime, DialKeepAliveTimeout: time.Second,
 		MaxUnaryRetries: 1, Logger: zap.NewNop(),
 	})
 	if err != nil {
