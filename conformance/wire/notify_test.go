@@ -64,7 +64,7 @@ func TestNotifyLock(t *testing.T) {
 // no use of, before there are none for others (RFC 8881 section 20.6).
 func TestRecallAny(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, 1, func(c *mdsConfig) { c.MaxDelegations = 8 })
+	c := newCluster(t, 1, func(c *mdsConfig) { c.MaxDelegations, c.ClientShare = 8, 100 })
 	p, q := c.newPeer(t, "many"), c.newPeer(t, "few")
 	dir := p.dir()
 	q.delegated(dir, "q", nfs4.DelegateRead)
