@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -173,6 +174,22 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := b.Accept(time.Now(), token); err == nil {
 		t.Error("another server takes the token")
+	}
+	// The keytab is replaced, as when keys are changed; what is no keytab changes
+	// nothing.
+	keys, err := os.ReadFile(host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, content := range [][]byte{keys, []byte("no keytab")} {
+		if err := os.WriteFile(other, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		later := time.Now().Add(time.Duration(i+1) * time.Minute) // a file's time may be coarse
+		if err := os.Chtimes(other, later, later); err != nil {
+			t.Fatal(err)
+		}
+		ends(t, p, b)
 	}
 }
 
