@@ -78,7 +78,6 @@ func TestKerberos(t *testing.T) {
 	r := newRealm(t)
 	for name, service := range map[string]rpc.Service{"krb5": rpc.ServiceNone, "krb5i": rpc.ServiceIntegrity, "krb5p": rpc.ServicePrivacy} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			c := newCluster(t, 2, r.kerberos, exports(t, "sec="+name))
 			root := c.newPeerOf(t, "m", r.login(t, "nfs/client.test").Cred(service), nil)
 			dir := root.dir()
