@@ -93,7 +93,7 @@ func confirmed(t *testing.T, c *cluster, most int) (rs []*raw) {
 
 // floodClients makes clients with sessions.
 func floodClients(t *testing.T) {
-	w := newWatched(t, func(c *mds.Config) { c.MaxClients, c.MaxClientsPerAddress = 30, 20 })
+	w := newWatched(t, func(c *mds.Config) { c.MaxClients, c.MaxClientsPerAddress, c.Lease = 30, 20, time.Hour })
 	z := newCitizen(t, w.cluster)
 	if n := len(confirmed(t, w.cluster, 40)); n != 20 {
 		t.Errorf("%d clients of one address, 20 may be", n)
@@ -109,7 +109,7 @@ func floodClients(t *testing.T) {
 
 // idleClients makes as many as may be at all, and does nothing with them.
 func idleClients(t *testing.T) {
-	w := newWatched(t, func(c *mds.Config) { c.MaxClients, c.MaxClientsPerAddress = 30, 30 })
+	w := newWatched(t, func(c *mds.Config) { c.MaxClients, c.MaxClientsPerAddress, c.Lease = 30, 30, time.Hour })
 	z := newCitizen(t, w.cluster)
 	bad := confirmed(t, w.cluster, 29)
 	nfs, err := mountFrom(w.cluster, "127.0.0.3", "elsewhere")
