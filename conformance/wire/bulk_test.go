@@ -315,7 +315,7 @@ func TestMovedWithMany(t *testing.T) {
 	quiet := deviceInfoOp(first.body.Device, 1<<16, &nfs4.GetDeviceInfoRes{})
 	deaf.must(quiet)
 	quiet.Args.(*nfs4.GetDeviceInfoArgs).NotifyTypes = nfs4.BitmapOf(nfs4.NotifyDeviceIDChange)
-	deaf.must(quiet) // what was asked for last counts
+	deaf.must(quiet)                           // what was asked for last counts
 	mute := newReplayRig(t, c, few, "mute", 0) // without a back channel
 	mute.do(reclaimComplete())
 	mute.do(deviceInfoOp(first.body.Device, 1<<16, &nfs4.GetDeviceInfoRes{}))

@@ -222,6 +222,15 @@ func dataCases() []replayCase {
 			g.do(putFH(fh), writeOp(res.Stateid, 0, []byte("bytes"), nfs4.Unstable, &nfs4.WriteRes{}))
 			return attempt{ops: []client.Op{putFH(fh), commitOp(&nfs4.CommitRes{})}}
 		}),
+		ready(nfs4.OpAllocate, "", func(g *replayRig) attempt {
+			fh, res := g.file("f", nfs4.ShareAccessBoth)
+			return attempt{ops: []client.Op{putFH(fh), allocateOp(res.Stateid, 0, 1000)}, look: g.change(fh)}
+		}),
+		ready(nfs4.OpDeallocate, "", func(g *replayRig) attempt {
+			fh, res := g.file("f", nfs4.ShareAccessBoth)
+			g.do(putFH(fh), writeOp(res.Stateid, 0, []byte("bytes"), nfs4.FileSync, &nfs4.WriteRes{}))
+			return attempt{ops: []client.Op{putFH(fh), deallocateOp(res.Stateid, 1, 2)}, look: g.change(fh)}
+		}),
 	}
 }
 
