@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -31,6 +32,9 @@ type Config struct {
 	Advertise []string
 	// MDS are the metadata servers' control addresses, HOST:PORT, up to 16.
 	MDS []string
+	// Alone is how long writes are taken when no metadata server is heard of; 0 is
+	// for ever. Reads and COMMITs are always served.
+	Alone time.Duration
 	// Token is the join token.
 	Token string
 	// Name is for people; default: the base name of Data. At most 64 bytes.
@@ -64,6 +68,8 @@ type Config struct {
 }
 
 const (
+	// leastAlone is more than a metadata server takes to come back.
+	leastAlone   = 10 * time.Second
 	maxAddresses = 16
 	maxName      = 64
 	minReplies   = 1 << 20
@@ -99,6 +105,9 @@ func (c *Config) Validate() error {
 		if err := checkHostPort(addr, 1); err != nil {
 			bad("control address of the metadata server %w", err)
 		}
+	}
+	if c.Alone < 0 || c.Alone > 0 && c.Alone < leastAlone {
+		bad("%v of writes without a metadata server, want %v at least", c.Alone, leastAlone)
 	}
 	if c.Token == "" {
 		bad("no join token")

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -47,6 +48,8 @@ type Server struct {
 	hello    control.Hello
 	agent    *control.Agent // from Run on
 
+	aloneAfter atomic.Int64 // Config.Alone
+
 	// Of the agent's goroutine.
 	member member
 	lease  time.Duration
@@ -77,6 +80,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Log, sampled: sampled(cfg.Log),
 		ready: make(chan struct{}), fatal: make(chan error, 1), down: make(chan struct{}),
 	}
+	s.aloneAfter.Store(int64(cfg.Alone))
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if err := s.open(); err != nil {
 		return nil, errors.Join(err, s.release())
@@ -107,6 +111,7 @@ func (s *Server) open() (err error) {
 	}
 	s.ops = op.New(op.Config{
 		Store: s.store, Gate: s.fences.gate, Failed: s.failed,
+		Alone:    s.alone,
 		FileSize: func(ctx context.Context, o layout.Object) (uint64, error) { return s.agent.FileSize(ctx, o) },
 	})
 	if s.cfg.Krb5Keytab != "" {
@@ -250,16 +255,37 @@ func (s *Server) SlotUse() session.SlotUse {
 func (s *Server) expire(engine *compound.Server) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	alone := false
 	for {
 		select {
 		case now := <-tick.C:
 			if n := engine.Expire(s.ctx, now); n > 0 {
 				s.log.Info("clients gone without a word", zap.Int("clients", n))
 			}
+			alone = s.tellAlone(alone)
 		case <-s.ctx.Done():
 			return
 		}
 	}
+}
+
+// alone says that no metadata server was heard of for longer than clients may
+// write without one.
+func (s *Server) alone() bool {
+	limit := time.Duration(s.aloneAfter.Load())
+	return limit > 0 && s.agent.Silence(time.Now()) > limit
+}
+
+// tellAlone logs when that begins and ends, and says whether it is so.
+func (s *Server) tellAlone(was bool) bool {
+	now := s.alone()
+	switch {
+	case now && !was:
+		s.log.Error("no metadata server was heard of for too long: clients' writes are refused until one is", zap.Duration("longer_than", s.cfg.Alone))
+	case was && !now:
+		s.log.Info("a metadata server is back: clients' writes are taken again")
+	}
+	return now
 }
 
 // failed logs an I/O that the store failed.

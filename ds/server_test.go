@@ -80,6 +80,35 @@ func TestServesWithoutMDS(t *testing.T) {
 	}
 }
 
+// TestAlone: without a metadata server for too long, writes are refused until
+// there is one.
+func TestAlone(t *testing.T) {
+	m := newMetadata(t, "")
+	r := startReady(t, m, t.TempDir())
+	c := dstest.Dial(t, r.addr, "client")
+	fh := m.fh(testClient, 1)
+	write := func(why string, want nfs4.Status) {
+		t.Helper()
+		_, s := c.Write(t, fh, 0, nfs4.Unstable, content(10))
+		wantStatus(t, "WRITE "+why, s, want)
+	}
+	r.aloneAfter.Store(int64(time.Hour))
+	write("with a metadata server", nfs4.OK)
+	m.stop()
+	write("soon after", nfs4.OK)
+	r.aloneAfter.Store(1)
+	write("long after", nfs4.ErrPNFSNoLayout)
+	_, s := c.Commit(t, fh)
+	wantStatus(t, "COMMIT long after", s, nfs4.OK)
+	if _, s := c.Read(t, fh, 0, 10); s == nfs4.ErrPNFSNoLayout {
+		t.Errorf("READ long after: %v", s)
+	}
+	r.aloneAfter.Store(int64(dstest.Patience))
+	m2 := newMetadata(t, m.addr)
+	m2.await(t, "attached")
+	write("when one is back", nfs4.OK)
+}
+
 // reading starts a READ that waits for the metadata server, and returns when it
 // does. read takes its status; answer, closed, ends it.
 func reading(t *testing.T, m *metadata, c *dstest.Client) (read chan nfs4.Status, answer chan struct{}) {
@@ -480,6 +509,7 @@ func TestValidate(t *testing.T) {
 		"17 addresses to advertise":     func(c *Config) { c.Advertise = make([]string, 17) },
 		"control address of the meta":   func(c *Config) { c.MDS = []string{""} },
 		"0 metadata servers":            func(c *Config) { c.MDS = nil },
+		"want 10s at least":             func(c *Config) { c.Alone = time.Second },
 		"no join token":                 func(c *Config) { c.Token = "" },
 		"name of 65 bytes":              func(c *Config) { c.Name = strings.Repeat("x", 65) },
 		"a limit below 0":               func(c *Config) { c.OpenFiles = -1 },

@@ -57,6 +57,7 @@ join.token, and serves clients at --listen.` + settingsHelp,
 	fs.StringSliceVar(&f.cfg.Listen, "listen", nil, "`HOST:PORT` for clients; may be given several times")
 	fs.StringSliceVar(&f.cfg.Advertise, "advertise", nil, "`HOST:PORT` that clients are told (default: those of --listen)")
 	fs.StringSliceVar(&f.cfg.MDS, "mds", nil, "`HOST:PORT`: the metadata server's --control; of several ones, each")
+	fs.DurationVar(&f.cfg.Alone, "writes-without-mds", 0, "how long clients' writes are taken when no metadata server is heard of, at least 10s (default: for ever)")
 	fs.StringVar(&f.tokenFile, "token-file", "", "`FILE` with the join token")
 	fs.Var(&f.replies, "reply-cache", "`SIZE` of memory for replies that clients may ask for again, at least 1MiB (default 1GiB)")
 	fs.StringVar(&f.cfg.Name, "id", "", "`NAME` of the data server, one of its own (default: the data folder's)")

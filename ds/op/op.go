@@ -32,6 +32,9 @@ type Config struct {
 	// that an object is part of. Its error is an nfs4.Status if the metadata
 	// server gave one.
 	FileSize func(context.Context, layout.Object) (uint64, error)
+	// Alone, if not nil, says that the metadata server has not been heard of for so
+	// long that clients' rights to write may have been given to others.
+	Alone func() bool
 	// MaxIO is the most bytes that one READ returns; 0 is 1 MiB.
 	MaxIO int
 	// Failed is told of each I/O that the store failed, and why, for a log. It
@@ -110,6 +113,15 @@ func (o *Ops) enter(c *compound.Call, need layout.Rights) (layout.Object, pass, 
 	}
 	p, status := o.cfg.Gate.enter(*capability, need)
 	return capability.Object, p, status
+}
+
+// mayWrite is enter for what changes an object. It admits nobody while the data
+// server is alone: the client gives its layout up and asks the metadata server.
+func (o *Ops) mayWrite(c *compound.Call) (layout.Object, pass, nfs4.Status) {
+	if o.cfg.Alone != nil && o.cfg.Alone() {
+		return layout.Object{}, pass{}, nfs4.ErrPNFSNoLayout
+	}
+	return o.enter(c, layout.RightWrite)
 }
 
 // failed is the status of an I/O that the store failed with err.

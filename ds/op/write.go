@@ -22,7 +22,7 @@ func (o *Ops) write(_ context.Context, c *compound.Call, a *nfs4.WriteArgs, r *n
 	if a.Stable > nfs4.FileSync || a.Offset > math.MaxUint64-uint64(len(a.Data)) {
 		return nfs4.ErrInval
 	}
-	obj, p, status := o.enter(c, layout.RightWrite)
+	obj, p, status := o.mayWrite(c)
 	if status != nfs4.OK {
 		return status
 	}

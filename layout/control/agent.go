@@ -57,6 +57,7 @@ type Agent struct {
 	welcomed bool             // at any time
 	cluster  [16]byte
 	start    uint32 // the latest of the metadata service that was heard of
+	heard    time.Time
 }
 
 // NewAgent returns an Agent for one Run. It does not dial yet.
@@ -171,6 +172,24 @@ func (a *Agent) FileSize(ctx context.Context, o layout.Object) (uint64, error) {
 		return 0, st
 	}
 	return r.GetSize(), nil
+}
+
+// Silence is how long nothing was heard from a metadata server that leads; 0 if
+// nothing ever was.
+func (a *Agent) Silence(now time.Time) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.heard.IsZero() {
+		return 0
+	}
+	return now.Sub(a.heard)
+}
+
+// hear notes that something was heard.
+func (a *Agent) hear() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.heard = time.Now()
 }
 
 // refusal turns the errors that trying again does not mend into ErrRefused.

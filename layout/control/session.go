@@ -67,6 +67,7 @@ func (a *Agent) session(ctx context.Context, target string) (welcomed bool, err 
 	if err := a.cfg.DS.Welcomed(w); err != nil {
 		return false, &welcomeError{err}
 	}
+	a.hear()
 	a.cfg.Log.Info("attached to the metadata server", zap.String("target", target), zap.Uint32("ds", uint32(w.DS)))
 
 	var worker sync.WaitGroup
@@ -98,6 +99,7 @@ func (s *session) run(ctx context.Context, in <-chan incoming[*pb.ToDS]) error {
 		select {
 		case m := <-in:
 			if err = m.err; err == nil {
+				s.agent.hear()
 				silence.Reset(cfg.DeadAfter)
 				err = s.take(m.msg)
 			}

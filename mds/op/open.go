@@ -37,6 +37,9 @@ func (o *Ops) open(ctx context.Context, c *compound.Call, a *nfs4.OpenArgs, r *n
 			return s
 		}
 		s = o.openInode(ctx, c, r, &op)
+		if s != nfs4.OK && s != nfs4.ErrNoEnt && op.creator {
+			o.unmake(ctx, c, a.Claim.Name, op.in)
+		}
 		if s != nfs4.ErrNoEnt || a.How.OpenType != nfs4.OpenCreate || try == openTries {
 			return s
 		}
