@@ -8,32 +8,29 @@ import (
 	"manifold/xdr/nfs4"
 )
 
-// decideOpen asks the state about an OPEN, and about those who were lost. While
-// one of them may still write to the file nobody gets a delegation.
+// decideOpen asks the state about an OPEN, and about those who were lost.
 func (o *Ops) decideOpen(ctx context.Context, h layout.Handle, r *state.OpenReq) (v state.Verdict, s nfs4.Status) {
 	if v = o.decide(*r); v.Status != nfs4.OK {
 		return v, v.Status
 	}
-	if s := o.mayOpenNew(ctx, h, r); s != nfs4.OK {
-		return v, s
-	}
-	if v.Delegation.Type != nfs4.DelegateNone && !r.Reclaim && o.undisturbed(ctx, h) != nfs4.OK {
-		r.CanCallback = false
-		v = o.decide(*r)
-	}
-	return v, v.Status
+	return v, o.mayOpenNew(ctx, h, r)
 }
 
 // mayOpenNew says whether an OPEN that is no reclaim may be granted yet, as far as
 // clients go that were lost in the restart. They must be off the record, durably:
 // after the next restart they must not reclaim what conflicts with it (RFC 8881
-// section 8.4.3). What they may still write concerns only who denies that.
+// section 8.4.3). And while they may still write, what they had delegated is not
+// free: what they cached must not come over what others write now, nor into what
+// others cache. A file that was made since concerns none of them.
 func (o *Ops) mayOpenNew(ctx context.Context, h layout.Handle, r *state.OpenReq) nfs4.Status {
-	switch {
-	case r.Reclaim || r.DelegCur:
+	if r.Reclaim || r.DelegCur {
 		return nfs4.OK
-	case r.Deny == nfs4.ShareDenyNone:
-		return o.awaitSettled(ctx)
+	}
+	if s := o.awaitSettled(ctx); s != nfs4.OK {
+		return s
+	}
+	if r.Created {
+		return nfs4.OK
 	}
 	return o.undisturbed(ctx, h)
 }
