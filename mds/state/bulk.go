@@ -177,9 +177,9 @@ func (a bulkEndAct) apply(c *Core, _ *Effects) bool {
 
 // RecallingAll says whether everything of a client is being recalled, by when it
 // must be back, and whether CB_LAYOUTRECALL may be sent: if not, RecallReq is to
-// be asked again.
+// be asked again. Of a client whose end has begun nothing is recalled any more.
 func (c *Core) RecallingAll(id nfs4.ClientID) (deadline time.Time, sent, ok bool) {
-	if cl := c.clients[id]; cl != nil && cl.bulk != nil {
+	if cl := c.clients[id]; cl != nil && cl.bulk != nil && !cl.going {
 		return cl.bulk.deadline, cl.bulk.sent, true
 	}
 	return time.Time{}, false, false
