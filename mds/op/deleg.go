@@ -132,7 +132,8 @@ func (o *Ops) note(d *state.Delegation, in *ns.Inode) {
 // 8881 section 8.4.3).
 func (o *Ops) bar(ctx context.Context, id nfs4.ClientID) nfs4.Status {
 	o.mu.Lock()
-	if _, already := o.barred[id]; !already {
+	// The client may have gone meanwhile, and drop looks no more.
+	if _, already := o.barred[id]; !already && o.State.Knows(id) {
 		o.barred[id] = false // from now on, for a RECLAIM_COMPLETE that comes in between
 	}
 	o.mu.Unlock()
@@ -150,7 +151,7 @@ func (o *Ops) bar(ctx context.Context, id nfs4.ClientID) nfs4.Status {
 		return nfs4.OK
 	case s == nfs4.OK && was:
 		o.mu.Lock()
-		if o.State.CountsOf(id).Delegs > 0 { // what is revoked: else the client is gone
+		if o.State.Knows(id) {
 			o.barred[id] = true
 		}
 		o.mu.Unlock()

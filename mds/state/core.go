@@ -134,6 +134,9 @@ func (c *Core) Apply(ch Change) (Effects, bool) {
 // Counts returns how much state there is.
 func (c *Core) Counts() Counts { return c.n }
 
+// Knows says whether a client has been added and not forgotten.
+func (c *Core) Knows(id nfs4.ClientID) bool { return c.clients[id] != nil }
+
 // CountsOf returns how much state a client has: all zero if it has none, or is
 // not known (DESTROY_CLIENTID asks).
 func (c *Core) CountsOf(id nfs4.ClientID) Counts {
