@@ -285,6 +285,7 @@ type glance struct {
 	told, own time.Duration
 	by        *hold
 	ownEnd    uint64
+	known     bool // the server knows of by: it was given, or reclaimed, since its start
 }
 
 // before is the glance at a cell before a request under h, which may be nil.
@@ -294,6 +295,7 @@ func (j *judge) before(f *truth, cell int, h *hold) glance {
 	g := glance{
 		crashes: f.cell[cell].crashes, lo: f.lo, change: f.change,
 		cuts: f.cuts, told: f.told, own: f.own, by: f.by, ownEnd: f.ownEnd,
+		known: f.by != nil && f.by.mdsStart == j.w.mds.started(),
 	}
 	if h != nil {
 		g.inPlace = h.inPlace()

@@ -127,7 +127,7 @@ func (j *judge) peeked(l *life, f *truth, size, change uint64, g glance) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	// While its holder has not reclaimed it nobody knows of a delegation.
-	ownsUp := g.by != nil && f.by == g.by && g.by.life != l && g.by.stands() && g.by.mdsStart == j.w.mds.started()
+	ownsUp := g.by != nil && f.by == g.by && g.by.life != l && g.by.stands() && g.known
 	seen, again := f.shown[change]
 	switch {
 	case f.cuts == g.cuts && (size < g.lo || size > f.hi):
