@@ -28,7 +28,7 @@ const BinEnv = "ETCD_BIN"
 
 // Cluster is a running etcd.
 type Cluster struct {
-	t       *testing.T
+	t       testing.TB
 	bin     string
 	args    []string
 	initial string
@@ -42,13 +42,13 @@ type member struct {
 
 // Start runs n members on loopback with more arguments, waits until they agree, and
 // ends them with the test.
-func Start(t *testing.T, n int, args ...string) *Cluster {
+func Start(t testing.TB, n int, args ...string) *Cluster {
 	t.Helper()
 	return StartAt(t, slices.Repeat([]string{"127.0.0.1"}, n), args...)
 }
 
 // StartAt is Start with one member at each address of this machine.
-func StartAt(t *testing.T, hosts []string, args ...string) *Cluster {
+func StartAt(t testing.TB, hosts []string, args ...string) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, bin: binary(t), args: args}
 	var initial []string
@@ -171,7 +171,7 @@ func (c *Cluster) awaitLeader() {
 	c.t.Fatalf("etcd does not start: %v\n%s", err, log)
 }
 
-func freeAddr(t *testing.T, host string) string {
+func freeAddr(t testing.TB, host string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
@@ -181,7 +181,7 @@ func freeAddr(t *testing.T, host string) string {
 	return ln.Addr().String()
 }
 
-func binary(t *testing.T) string {
+func binary(t testing.TB) string {
 	t.Helper()
 	if bin := os.Getenv(BinEnv); bin != "" {
 		return bin
