@@ -146,13 +146,13 @@ func (w *world) lost(t *testing.T, s *server, wr writer) {
 		t.Fatalf("the writer: %v", err)
 	}
 	wr.do(t, work.DropCaches{})
-	wr.do(t, work.AckCheck{Ack: wr.ack})
+	wr.do(t, wr.ack.Checked())
 	for _, other := range w.clients {
 		if other.Name == wr.Name {
 			continue
 		}
 		dir := other.mount(t, s.address, "cold", "vers=4.2,nosharecache")
-		check := work.AckCheck{Ack: wr.ack}
+		check := wr.ack.Checked()
 		check.Dir = path.Join(dir, path.Base(wr.ack.Dir))
 		if got := other.do(t, check); got.N != res.N {
 			t.Errorf("%s found %d changes, want %d", other.Name, got.N, res.N)

@@ -62,7 +62,7 @@ func TestHarness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if read := do(work.AckCheck{Ack: ack}); read.N != wrote.N {
+	if read := do(ack.Checked()); read.N != wrote.N {
 		t.Errorf("%d changes acknowledged, %d found", wrote.N, read.N)
 	}
 

@@ -281,7 +281,7 @@ func (h *haCluster) strike(t *testing.T, c client, dir string, f fault, i int, n
 	}
 	wg.Wait()
 	c.do(t, work.DropCaches{})
-	c.do(t, work.AckCheck{Ack: ack})
+	c.do(t, ack.Checked())
 	time.Sleep(settle)
 }
 

@@ -16,23 +16,34 @@ import (
 // Ack keeps changing what is under Dir and logs, in Log (a file outside the
 // mount), each change once the system has acknowledged it, until the request
 // is cancelled or Records are done. What the log says must survive any crash of
-// a server; AckCheck looks. Three kinds of change go round:
+// a server: with Check an Ack reads it instead, and fails for each acknowledged
+// change that is not there. Three kinds of change go round:
 //
 //	data   a record of Size bytes written to one growing file, then fsync
 //	name   a file made, closed and renamed to its final name
 //	gone   an older file removed
 //
-// Result: N acknowledged, Stall the longest that one change took.
+// Result: N acknowledged, or found, and Stall the longest that one change took.
 type Ack struct {
 	Dir     string `json:"dir"`
 	Log     string `json:"log"`
 	Size    int64  `json:"size"`
 	Records int    `json:"records,omitempty"`
 	Seed    uint64 `json:"seed"`
+	Check   bool   `json:"check,omitempty"`
 }
 
-// Run makes Dir and goes on until it is told to stop.
+// Checked is a with Check.
+func (a Ack) Checked() Ack {
+	a.Check = true
+	return a
+}
+
+// Run makes Dir and goes on until it is told to stop, or checks.
 func (a Ack) Run(ctx context.Context) (Result, error) {
+	if a.Check {
+		return ackCheck{a}.run()
+	}
 	if err := os.MkdirAll(a.Dir, 0o755); err != nil {
 		return Result{}, err
 	}
@@ -87,12 +98,10 @@ func (a Ack) change(i int, data *os.File) (string, error) {
 
 func (a Ack) name(n int) string { return filepath.Join(a.Dir, fmt.Sprint("name-", n)) }
 
-// AckCheck reads the Log of an Ack with the same Dir, Size and Seed, and fails
-// for each acknowledged change that is not there. Result: N changes found.
-type AckCheck struct{ Ack }
+// ackCheck compares the log with the files.
+type ackCheck struct{ Ack }
 
-// Run compares the log with the files.
-func (c AckCheck) Run(ctx context.Context) (Result, error) {
+func (c ackCheck) run() (Result, error) {
 	log, err := os.Open(c.Log)
 	if err != nil {
 		return Result{}, err
@@ -128,7 +137,7 @@ func (c AckCheck) Run(ctx context.Context) (Result, error) {
 }
 
 // record compares one record of the growing file.
-func (c AckCheck) record(data *os.File, n int) error {
+func (c ackCheck) record(data *os.File, n int) error {
 	got, want := make([]byte, c.Size), make([]byte, c.Size)
 	fill(want, c.Seed+uint64(n), 0)
 	off := int64(n) * c.Size
@@ -143,7 +152,7 @@ func (c AckCheck) record(data *os.File, n int) error {
 
 // names compares the files that were named, and not yet removed. The removal
 // after the last acknowledged one may or may not have happened.
-func (c AckCheck) names(named, gone map[int]bool) error {
+func (c ackCheck) names(named, gone map[int]bool) error {
 	var lost []error
 	for n := range named {
 		got, err := os.ReadFile(c.name(n))

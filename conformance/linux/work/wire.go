@@ -72,7 +72,7 @@ type Reply struct {
 // ops lists one zero value of each Op of this package.
 func ops() []Op {
 	return []Op{
-		Plan{}, Verify{}, Sum{}, Tree{}, Names{}, Refused{}, Lock{}, Ack{}, AckCheck{}, Stream{},
+		Plan{}, Verify{}, Sum{}, Tree{}, Names{}, Refused{}, Lock{}, Ack{}, Stream{},
 		Exec{}, Mount{}, Unmount{}, Module{}, DropCaches{}, ReadFile{}, PowerOff{},
 	}
 }

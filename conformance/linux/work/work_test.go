@@ -227,28 +227,28 @@ func TestAckAndCheck(t *testing.T) {
 	if res := ok(t, a); res.N != 100 {
 		t.Fatalf("%d acknowledged, want 100", res.N)
 	}
-	if res := ok(t, AckCheck{a}); res.N != 100 {
+	if res := ok(t, a.Checked()); res.N != 100 {
 		t.Fatalf("%d checked, want 100", res.N)
 	}
 	if err := os.Remove(a.name(32)); err != nil {
 		t.Fatal(err)
 	}
-	fails(t, AckCheck{a}, "acknowledged name")
+	fails(t, a.Checked(), "acknowledged name")
 	if err := os.WriteFile(a.name(32), []byte("32"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(a.name(3), []byte("3"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	fails(t, AckCheck{a}, "came back after its removal")
+	fails(t, a.Checked(), "came back after its removal")
 	if err := os.Remove(a.name(3)); err != nil {
 		t.Fatal(err)
 	}
-	ok(t, AckCheck{a})
+	ok(t, a.Checked())
 	if err := os.Truncate(filepath.Join(a.Dir, "data"), 30*5000); err != nil {
 		t.Fatal(err)
 	}
-	fails(t, AckCheck{a}, "acknowledged record 30")
+	fails(t, a.Checked(), "acknowledged record 30")
 }
 
 func TestExec(t *testing.T) {
