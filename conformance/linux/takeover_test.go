@@ -51,7 +51,7 @@ type haCluster struct {
 // newNode makes the network of a metadata server.
 func (h *haCluster) newNode(t *testing.T, i int) *nodeServer {
 	t.Helper()
-	n := &nodeServer{name: fmt.Sprint("manifold-mds", i), ip: fmt.Sprintf("10.98.9.%d", 50+i)}
+	n := &nodeServer{name: fmt.Sprintf("mds%d-%x", i, time.Now().UnixNano()&0xffffffff), ip: fmt.Sprintf("10.98.9.%d", 50+i)}
 	veth := fmt.Sprint("vmds", i)
 	run := func(args ...string) {
 		t.Helper()
@@ -59,7 +59,6 @@ func (h *haCluster) newNode(t *testing.T, i int) *nodeServer {
 			t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
 		}
 	}
-	_ = exec.Command("ip", "netns", "del", n.name).Run() // one that a run before has left
 	run("netns", "add", n.name)
 	t.Cleanup(func() { run("netns", "del", n.name) })
 	run("link", "add", veth, "type", "veth", "peer", "name", "eth0", "netns", n.name)
@@ -121,6 +120,17 @@ func newHACluster(t *testing.T, w *world) *haCluster {
 	}
 	h.up(t)
 	return h
+}
+
+// explain prints what the metadata servers say.
+func (h *haCluster) explain(t *testing.T) {
+	for _, n := range h.nodes {
+		for _, what := range [][]string{{"mds", "list"}, {"status"}, {"ds", "list"}, {"client", "list"}} {
+			out, err := n.Run(context.WithoutCancel(t.Context()), what...)
+			t.Logf("%s: ctl %s: %v\n%s", n.name, strings.Join(what, " "), err, out)
+		}
+		t.Logf("%s:\n%s", n.name, n.Log())
+	}
 }
 
 // up waits until the data servers have joined whoever leads.
@@ -231,9 +241,6 @@ func TestTakeover(t *testing.T) {
 				h.strike(t, c, dir, f, i, func(what string, ms int64) { note(f.name+"|"+what, ms) })
 			}
 			if t.Failed() {
-				for _, n := range h.nodes {
-					t.Logf("%s:\n%s", n.name, n.Log())
-				}
 				w.explainAll(t)
 			}
 		})
@@ -253,6 +260,11 @@ func (h *haCluster) strike(t *testing.T, c client, dir string, f fault, i int, n
 		check(t, err)
 		jobs["stream "+name] = j
 	}
+	defer func() {
+		if t.Failed() {
+			h.explain(t)
+		}
+	}()
 	h.w.progress(t, []writer{meta}, 20)
 	mend := f.do(t, h, h.leader(t))
 	h.w.progress(t, []writer{meta}, 30)
