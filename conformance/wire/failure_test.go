@@ -176,7 +176,12 @@ func TestMDSRestart(t *testing.T) {
 	again.want(nfs4.ErrNoGrace, putFH(fh.Object), reclaimOpen(&nfs4.OpenRes{}))
 	var denied nfs4.LockRes
 	var oo nfs4.OpenRes
-	other.want(nfs4.OK, putFH(dir), openOp(openArgs("o", "f", 3), &oo))
+	eventually(t, "OPEN, once the layouts of the first start are fenced", func() error {
+		if s := other.try(putFH(dir), openOp(openArgs("o", "f", 3), &oo)); s != nfs4.OK {
+			return s
+		}
+		return nil
+	})
 	other.want(nfs4.ErrDenied, putFH(fh.Object), lockOp(newLock(&open{id: oo.Stateid}, "x", nfs4.LockRead, 0, 1), &denied))
 	if n := p.size(fh.Object); n != uint64(len(data)) {
 		t.Errorf("size %d, want %d", n, len(data))

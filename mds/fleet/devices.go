@@ -15,7 +15,13 @@ import (
 // bounded by the sets of data servers in use, not by files or clients.
 type devices struct {
 	mu sync.Mutex
-	m  map[nfs4.DeviceID]layout.Device
+	m  map[nfs4.DeviceID]told
+}
+
+// told is a device, as a client was told that reached this server at local.
+type told struct {
+	layout.Device
+	local netip.Addr
 }
 
 // Device returns the device of these data servers for a client that reached
@@ -32,9 +38,9 @@ func (f *Fleet) Device(ds []layout.DSID, local netip.Addr) (layout.Device, error
 	f.devices.mu.Lock()
 	defer f.devices.mu.Unlock()
 	if f.devices.m == nil {
-		f.devices.m = map[nfs4.DeviceID]layout.Device{}
+		f.devices.m = map[nfs4.DeviceID]told{}
 	}
-	f.devices.m[d.ID] = d
+	f.devices.m[d.ID] = told{d, local}
 	return d, nil
 }
 
@@ -43,21 +49,46 @@ func (f *Fleet) DeviceByID(id nfs4.DeviceID) (layout.Device, bool) {
 	f.devices.mu.Lock()
 	defer f.devices.mu.Unlock()
 	d, ok := f.devices.m[id]
-	return d, ok
+	return d.Device, ok
 }
 
-// Forget drops the devices that a data server is part of, and returns their
-// ids: layouts that are given from now on name others.
-func (f *Fleet) Forget(ds layout.DSID) (ids []nfs4.DeviceID) {
+// DevicesOn returns the ids of the devices, of those that Device returned, that a
+// data server is part of.
+func (f *Fleet) DevicesOn(ds layout.DSID) (ids []nfs4.DeviceID) {
 	f.devices.mu.Lock()
 	defer f.devices.mu.Unlock()
 	for id, d := range f.devices.m {
 		if slices.Contains(d.DS, ds) {
 			ids = append(ids, id)
-			delete(f.devices.m, id)
 		}
 	}
 	return ids
+}
+
+// Outdated returns those of DevicesOn that name addresses which the data server
+// does not have now.
+func (f *Fleet) Outdated(ds layout.DSID) (ids []nfs4.DeviceID) {
+	f.devices.mu.Lock()
+	defer f.devices.mu.Unlock()
+	for id, d := range f.devices.m {
+		i := slices.Index(d.DS, ds)
+		if i < 0 {
+			continue
+		}
+		if now, err := f.Paths(ds, d.local); err != nil || !slices.Equal(now, d.Paths[i]) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Forget drops devices.
+func (f *Fleet) Forget(ids []nfs4.DeviceID) {
+	f.devices.mu.Lock()
+	defer f.devices.mu.Unlock()
+	for _, id := range ids {
+		delete(f.devices.m, id)
+	}
 }
 
 // Devices returns the ids of the devices that Device returned, in their order.

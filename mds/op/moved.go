@@ -22,7 +22,7 @@ func (o *Ops) Moved(ds layout.DSID) {
 		if err := o.RecallDS(ctx, ds); err != nil && !errors.Is(err, context.Canceled) {
 			o.Log.Warn("layouts with old addresses of a data server", zap.Uint32("ds", uint32(ds)), zap.Error(err))
 		}
-		o.ForgetDevices(ctx, ds)
+		o.forgetDevices(ctx, o.Fleet.Outdated(ds)) // not those that were given meanwhile
 	})
 }
 
@@ -30,8 +30,13 @@ func (o *Ops) Moved(ds layout.DSID) {
 // data server was part of are gone. A client that cannot be called is told in its
 // next SEQUENCE that some are (SEQ4_STATUS_DEVID_DELETED).
 func (o *Ops) ForgetDevices(ctx context.Context, ds layout.DSID) {
+	o.forgetDevices(ctx, o.Fleet.DevicesOn(ds))
+}
+
+func (o *Ops) forgetDevices(ctx context.Context, gone []nfs4.DeviceID) {
+	o.Fleet.Forget(gone)
 	deaf := map[nfs4.ClientID]bool{}
-	for _, dev := range o.Fleet.Forget(ds) {
+	for _, dev := range gone {
 		for _, id := range o.watching(dev) {
 			if deaf[id] {
 				continue

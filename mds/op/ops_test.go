@@ -307,20 +307,20 @@ func TestNoDelegationBesideLost(t *testing.T) {
 	}
 	r.ops.wake()
 	r.ops.mu.Unlock()
-	open := func() nfs4.DelegationType {
-		t.Helper()
+	open := func() (nfs4.Status, nfs4.DelegationType) {
 		var res nfs4.OpenRes
 		args := &nfs4.OpenArgs{ShareAccess: nfs4.ShareAccessRead | nfs4.WantReadDeleg, Owner: nfs4.OpenOwner{Owner: []byte("o")}, Claim: nfs4.OpenClaim{Name: []byte("f")}}
-		r.eventually("open", func() bool {
-			return p.try(putRoot(), client.Op{Num: nfs4.OpOpen, Args: args, Res: &res}) == nfs4.OK
-		})
-		return res.Delegation.Type
+		return p.try(putRoot(), client.Op{Num: nfs4.OpOpen, Args: args, Res: &res}), res.Delegation.Type
 	}
-	if typ := open(); typ != nfs4.DelegateNoneExt {
-		t.Errorf("delegation of type %v", typ)
+	r.eventually("end of grace", func() bool { s, _ := open(); return s != nfs4.ErrGrace })
+	if s, typ := open(); s != nfs4.ErrDelay {
+		t.Errorf("%v, delegation of type %v", s, typ)
 	}
 	release()
-	r.eventually("delegation", func() bool { return open() == nfs4.DelegateRead })
+	r.eventually("delegation", func() bool {
+		s, typ := open()
+		return s == nfs4.OK && typ == nfs4.DelegateRead
+	})
 }
 
 // TestBarred: a client that has a revoked delegation not yet freed is not on
