@@ -227,6 +227,7 @@ func (f *openFile) claim(d *delegation) (bool, error) {
 		return false, err
 	case s == nfs4.OK:
 		f.id, f.local = r.Stateid, false
+		f.l.w.judge.honoured("claim of an open", d.hold, f.l.askedAt)
 		f.l.w.judge.claimed(f.share)
 		f.l.w.judge.count("claim of an open")
 		return true, nil
@@ -311,7 +312,9 @@ func (l *life) testDelegs() error {
 		return err
 	}
 	for i, d := range list {
-		if r.StatusCodes[i] != nfs4.OK {
+		if r.StatusCodes[i] == nfs4.OK {
+			l.w.judge.honoured("TEST_STATEID", d.hold, l.askedAt)
+		} else {
 			if err := l.lostDeleg(d, r.StatusCodes[i]); err != nil {
 				return err
 			}

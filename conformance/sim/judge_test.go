@@ -241,6 +241,8 @@ func (j *judge) lost(h *hold, why nfs4.Status) {
 	defer j.mu.Unlock()
 	switch {
 	case h.released || h.under != nil || h.deleg || h.layout:
+	case h.stands() && why == nfs4.ErrStale:
+		j.w.fail("%v is lost, for the file is gone", h)
 	case h.stands() && h.until.IsZero() && h.mdsStart == j.w.mds.started():
 		j.w.fail("%v is lost (%v) though its lease goes until %v", h, why, h.life.leaseEnd().Sub(j.w.start))
 	case j.unjust(h):

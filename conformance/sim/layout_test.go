@@ -59,6 +59,9 @@ func (f *openFile) needLayout(mode nfs4.IOMode) (*plan, error) {
 		// What a revoked delegation stood for must not be written under an open
 		// that still stands.
 		held := f.lock
+		if held != nil && held.under != nil {
+			l.doubt() // the reply may have been begun before that
+		}
 		if err = l.testDelegs(); err == nil && f.lock != held {
 			return nil, nil
 		}

@@ -120,6 +120,9 @@ func (p *peer) call(ops ...client.Op) (n int, s nfs4.Status, err error) {
 		if n > 1 || s == nfs4.OK {
 			if p.back {
 				p.l.w.judge.late(p.l, p.l.leaseEnd(), true)
+				if time.Now().After(p.l.leaseEnd()) {
+					p.l.doubt()
+				}
 				p.l.renewed(sent)
 				p.l.learn(res.StatusFlags)
 			}
@@ -253,6 +256,11 @@ func (l *life) learn(flags uint32) {
 	if flags&nfs4.SeqStatusRecallableStateRevoked == 0 {
 		return
 	}
+	l.doubt()
+}
+
+// doubt has the client ask whether its delegations stand.
+func (l *life) doubt() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.suspect = true
