@@ -96,7 +96,7 @@ func newHACluster(t *testing.T, w *world) *haCluster {
 		n.Ctl = sut.Ctl{Bin: w.bin, Admin: "unix:" + filepath.Join(dir, "admin.sock")}
 		p, err := sut.Start(t.Context(), "ip", filepath.Join(h.ds.dir, n.name+".log"), nil,
 			"netns", "exec", n.name, w.bin, "mds", "--data", dir, "--id", n.name, "--listen", "0.0.0.0:2049", "--control", "0.0.0.0:2050",
-			"--etcd", strings.Join(h.etcd.Endpoints(), ","), "--service-address", serviceAddress+"/16@eth0", "--lease", "10s", "--admin", n.Admin)
+			"--etcd", strings.Join(h.etcd.Endpoints(), ","), "--service-address", serviceAddress+"/16@eth0", "--lease", "10s", "--metrics", "127.0.0.1:9464", "--admin", n.Admin)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,6 +130,12 @@ func (h *haCluster) explain(t *testing.T) {
 			t.Logf("%s: ctl %s: %v\n%s", n.name, strings.Join(what, " "), err, out)
 		}
 		t.Logf("%s:\n%s", n.name, n.Log())
+		out, err := exec.Command("ip", "netns", "exec", n.name, "bash", "-c", `exec 3<>/dev/tcp/127.0.0.1/9464; printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3; grep -E '^manifold.*(operation|deleg|grace|recall).*' <&3 | grep -v bucket; sleep 20;  exec 3<>/dev/tcp/127.0.0.1/9464; printf 'GET /metrics HTTP/1.0\r\n\r\n' >&3; grep -E '^manifold.*(operation|deleg|grace|recall).*' <&3 | grep -v bucket`).CombinedOutput()
+		t.Logf("%v\n%s", err, out)
+	}
+	for _, c := range h.w.clients {
+		res, err := c.Do(t.Context(), work.Exec{Argv: []string{"bash", "-c", "for f in /proc/[0-9]*/task/*; do echo $f $(cat $f/comm) $(cat $f/wchan); cat $f/stack 2>/dev/null | head -12; done"}})
+		t.Logf("%s %v %s", c.Name, err, res.Text)
 	}
 }
 

@@ -25,7 +25,7 @@ var guards = []guard{
 	},
 	{
 		"a delegation to write beside other opens", "mds/state/deleg.go",
-		"return len(f.stakes) == 1 && st != nil", "return st != nil || true",
+		"return f.stakes.len() == 1 && st != nil", "return st != nil || true",
 	},
 	{
 		"a delegation to read beside writers", "mds/state/deleg.go",
