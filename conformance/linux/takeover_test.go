@@ -22,7 +22,7 @@ import (
 )
 
 // repeats is how often each fault happens.
-var repeats = flag.Int("takeover.repeats", 2, "how often each fault of TestTakeover happens")
+var repeats = flag.Int("takeover.repeats", 1, "how often each fault of TestTakeover happens")
 
 const (
 	nodes = 3

@@ -91,7 +91,6 @@ func Dump(ctx context.Context, s Store, w io.Writer) (Summary, error) {
 type dumpReader struct {
 	in    *bufio.Reader
 	whole hash.Hash
-	n     uint64
 	last  []byte
 }
 
