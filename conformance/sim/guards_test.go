@@ -115,10 +115,6 @@ var guards = []guard{
 		"if a.SequenceID == slot.seq && slot.used {", "if a.SequenceID == slot.seq && slot.used && t == nil {",
 	},
 	{
-		"sizes not learned after a restart", "mds/op/sizes.go",
-		"o.background(func(ctx context.Context) { o.learnAll(ctx, files) })", "_ = o.learnAll",
-	},
-	{
 		"a cut that is not waited for", "mds/op/setattr.go",
 		"if cut || o.Outbox.Pending(obj) {", "if cut && o.Outbox.Pending(obj) && !cut {",
 	},

@@ -192,8 +192,12 @@ func (j *judge) acquire(h *hold) *hold {
 			continue
 		}
 		switch {
-		case h.overdue(), h.under != nil && !h.under.stands(): // it was taken back before it came here
-			h.superseded, h.supersededAt = o, j.w.now()
+		case h.under != nil && !h.under.stands():
+			continue // it is as good as what it is under
+		case h.overdue(): // it was taken back before it came here
+			if o.stands() {
+				h.superseded, h.supersededAt = o, j.w.now()
+			}
 			continue
 		case o.stands():
 			j.w.fail("two holders: %v was granted while there is %v, whose lease ends at %v", h, o, o.life.leaseEnd().Sub(j.w.start))
