@@ -100,7 +100,7 @@ var guards = []guard{
 	},
 	{
 		"no courtesy", "mds/state/courtesy.go",
-		"case cl == nil || cl.going || c.cfg.Courtesy == 0 || len(cl.stakes) == 0:", "case cl == nil || len(cl.stakes) >= 0:",
+		"case cl == nil || cl.going || c.cfg.Courtesy == 0 || cl.stakes.len() == 0:", "case cl == nil || cl.stakes.len() >= 0:",
 	},
 	{
 		"the holder of a delegation is not asked", "mds/state/deleg.go",
