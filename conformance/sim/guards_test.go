@@ -124,7 +124,7 @@ var guards = []guard{
 	},
 	{
 		"tables that keep what is gone", "mds/state/deleg.go",
-		"\tdelete(c.delegs, d.num)\n", "",
+		"\tc.delegs.drop(d.num)\n", "",
 	},
 }
 
