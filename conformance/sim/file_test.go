@@ -329,6 +329,12 @@ func (f *openFile) truncate() error {
 		return nil
 	}
 	h, size := f.lock, uint64(f.l.rnd.IntN(cells+1))*unit
+	if d := f.l.delegOf(f.truth); f.local && size == 0 && d != nil {
+		// Not under a delegation: the server cannot tell it from Linux's O_TRUNC.
+		if ok, err := f.claim(d); !ok || f.lock != h {
+			return err
+		}
+	}
 	for cell := range f.dirty {
 		if uint64(cell)*unit >= size {
 			delete(f.dirty, cell)
