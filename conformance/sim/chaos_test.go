@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -232,7 +233,7 @@ func (w *world) leftovers() string {
 	}
 	for _, in := range inodes {
 		if in.Nlink == 0 {
-			return "an inode without a name"
+			return fmt.Sprintf("an inode without a name, %d", in.ID)
 		}
 	}
 	for _, d := range w.ds {

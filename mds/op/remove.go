@@ -155,6 +155,9 @@ func (o *Ops) orphaned(gone *ns.Removed, freed bool) {
 		// Who has it open goes on. Who only has it delegated, and took the name
 		// away itself, would keep it for good.
 		o.decide(state.DelegConflictReq{File: gone.Inode.ID, Change: true})
+		if !o.opened(gone.Inode.ID) { // it was closed before it was an orphan
+			o.idle([]uint64{gone.Inode.ID})
+		}
 	}
 }
 
