@@ -205,6 +205,9 @@ func Build() (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(cache, "manifold-etcd", "etcd")
+	if err := os.MkdirAll(filepath.Dir(bin), 0o755); err != nil {
+		return "", err
+	}
 	cmd := exec.Command("go", "build", "-o", bin, "go.etcd.io/etcd/server/v3")
 	cmd.Dir = filepath.Join(strings.TrimSpace(string(module)), "mds/store/etcd/etcdtest/server")
 	if out, err := cmd.CombinedOutput(); err != nil {
