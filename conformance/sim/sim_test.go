@@ -171,7 +171,7 @@ var must = []string{
 }
 
 // mutantSeeds is how many seeds have a chance to find a mutant.
-const mutantSeeds = 300
+const mutantSeeds = 1500
 
 // TestMutants switches one guard off at a time: the judge must notice.
 func TestMutants(t *testing.T) {
