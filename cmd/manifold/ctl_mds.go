@@ -25,7 +25,7 @@ func (c *ctl) mdsCommand() *cobra.Command {
 		},
 		&cobra.Command{
 			Use: "handover", Short: "Let another metadata server lead", Args: cobra.NoArgs,
-			Long: "Let another metadata server lead, which takes less than a second. The one that is asked\n" +
+			Long: "Let another metadata server lead: clients wait for about a second. The one that is asked\n" +
 				"must lead. It keeps out of the way for ten seconds, so that it can be stopped for maintenance.",
 			RunE: c.ask(func(ctx context.Context, cmd *cobra.Command, b admin.Backend, _ []string) error {
 				if err := b.Handover(ctx); err != nil {
