@@ -194,10 +194,7 @@ const restoreBytes = MaxUpdateBytes / 2
 // dump changes nothing: it is read once before. After another error s may hold a
 // part of it. Errors: ErrDump, ErrNotEmpty.
 func Restore(ctx context.Context, s Store, in io.ReadSeeker) (Summary, error) {
-	err := s.View(ctx, func(tx Tx) error {
-		return tx.Scan(nil, nil, func(_, _ []byte) (bool, error) { return false, ErrNotEmpty })
-	})
-	if err != nil {
+	if err := checkEmpty(ctx, s); err != nil {
 		return Summary{}, err
 	}
 	if _, err := CheckDump(in); err != nil {
@@ -212,10 +209,7 @@ func Restore(ctx context.Context, s Store, in io.ReadSeeker) (Summary, error) {
 // Copy writes everything in src into dst, which must be empty, and compares them.
 // Nothing may change src meanwhile.
 func Copy(ctx context.Context, dst, src Store) (Summary, error) {
-	err := dst.View(ctx, func(tx Tx) error {
-		return tx.Scan(nil, nil, func(_, _ []byte) (bool, error) { return false, ErrNotEmpty })
-	})
-	if err != nil {
+	if err := checkEmpty(ctx, dst); err != nil {
 		return Summary{}, err
 	}
 	return fill(ctx, dst, func(put func(key, val []byte) error) (Summary, error) {
@@ -227,6 +221,13 @@ func Copy(ctx context.Context, dst, src Store) (Summary, error) {
 			})
 		})
 		return d.sum(), err
+	})
+}
+
+// checkEmpty returns ErrNotEmpty if s has a record.
+func checkEmpty(ctx context.Context, s Store) error {
+	return s.View(ctx, func(tx Tx) error {
+		return tx.Scan(nil, nil, func(_, _ []byte) (bool, error) { return false, ErrNotEmpty })
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -39,7 +40,7 @@ func (b leadBackend) Commit(batch []store.Write) error {
 	ops := l.mapOps(batch)
 	var err error
 	if size := weight(batch); len(ops) <= l.m.cfg.MaxOps-1 && size <= l.m.cfg.MaxBytes {
-		_, err = l.txn(ops)
+		err = l.txn(ops)
 	} else {
 		err = l.commitLarge(batch, ops)
 	}
@@ -91,10 +92,10 @@ func (l *Lead) mapOps(batch []store.Write) []clientv3.Op {
 	return ops
 }
 
-// txn carries ops out, all or none of them, and returns the revision. If it fails
-// for other reasons than a definite one or want of space, then it is not known
+// txn carries ops out, all or none of them, and moves l.seq to their revision. If it
+// fails for other reasons than a definite one or want of space, then it is not known
 // whether they took effect, or will.
-func (l *Lead) txn(ops []clientv3.Op) (int64, error) {
+func (l *Lead) txn(ops []clientv3.Op) error {
 	l.count++
 	if l.testHook != nil {
 		l.testHook()
@@ -109,29 +110,26 @@ func (l *Lead) txn(ops []clientv3.Op) (int64, error) {
 	for attempt := 1; ; attempt++ {
 		left := l.clock.left(time.Now())
 		if left <= 0 {
-			return 0, ErrLost
+			return ErrLost
 		}
 		ctx, cancel := context.WithTimeout(l.m.ctx, min(tryTime, left))
 		resp, err := l.m.etcd.Txn(ctx).If(guards...).Then(ops...).Else(state...).Commit()
 		cancel()
 		if err == nil {
-			at, err := l.outcome(resp, stamp)
-			if err == nil {
-				l.seq = at
-			}
-			return at, err
+			return l.outcome(resp, stamp)
 		}
 		if definite(err) {
-			return 0, err
+			return err
 		}
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			// etcd says so of a transaction that it has carried out, too.
-			if at, err := l.outcomeOf(seq, stamp); err == nil {
-				l.seq = at
-				return at, nil
-			} else if errors.Is(err, errNotDone) && attempt == 1 {
+			done, err := l.ask(seq, stamp)
+			switch {
+			case done:
+				return nil
+			case err == nil && attempt == 1:
 				// An attempt before, if there was one, may still be under way.
-				return 0, fmt.Errorf("%w: etcd is over its quota (--quota-backend-bytes) and read-only until that is raised or keys are removed, and the alarm is disarmed", store.ErrNoSpace)
+				return fmt.Errorf("%w: etcd is over its quota (--quota-backend-bytes) and read-only until that is raised or keys are removed, and the alarm is disarmed", store.ErrNoSpace)
 			}
 		}
 		l.m.status.trouble(l.m.log, err)
@@ -139,37 +137,42 @@ func (l *Lead) txn(ops []clientv3.Op) (int64, error) {
 	}
 }
 
-// errNotDone says that a transaction has not taken effect.
-var errNotDone = errors.New("not done")
-
 // outcome reads the answer to a transaction.
-func (l *Lead) outcome(resp *clientv3.TxnResponse, stamp string) (int64, error) {
+func (l *Lead) outcome(resp *clientv3.TxnResponse, stamp string) error {
 	if resp.Succeeded {
-		return resp.Header.Revision, nil
+		l.seq = resp.Header.Revision
+		return nil
 	}
 	// An attempt before may have been the one that took effect.
-	if kvs := resp.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 && string(kvs[0].Value) == stamp {
-		return kvs[0].ModRevision, nil
+	if l.stamped(resp.Responses[0].GetResponseRange().Kvs, stamp) {
+		return nil
 	}
 	if kvs := resp.Responses[1].GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].CreateRevision != l.born {
 		l.end("etcd says that it is over")
 	}
-	return 0, ErrLost
+	return ErrLost
 }
 
-// outcomeOf asks whether the transaction with a stamp has taken effect. If
-// not, it cannot any more only if etcd refused it.
-func (l *Lead) outcomeOf(seq, stamp string) (int64, error) {
+// stamped says whether "seq", as it was read, is of the transaction with a stamp,
+// and moves l.seq there.
+func (l *Lead) stamped(seq []*mvccpb.KeyValue, stamp string) bool {
+	if len(seq) == 0 || string(seq[0].Value) != stamp {
+		return false
+	}
+	l.seq = seq[0].ModRevision
+	return true
+}
+
+// ask finds out whether the transaction with a stamp has taken effect. If not, it
+// cannot any more only if etcd refused it.
+func (l *Lead) ask(seq, stamp string) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(l.m.ctx, tryTime)
 	defer cancel()
 	resp, err := l.m.etcd.Get(ctx, seq)
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	if len(resp.Kvs) > 0 && string(resp.Kvs[0].Value) == stamp {
-		return resp.Kvs[0].ModRevision, nil
-	}
-	return 0, errNotDone
+	return l.stamped(resp.Kvs, stamp), nil
 }
 
 // definitelyGone says that a lease has ended.

@@ -34,6 +34,14 @@ func (s leading) Close() error {
 	return errors.Join(s.lead.Close(), s.member.Close())
 }
 
+// end closes it.
+func (s leading) end(t *testing.T) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func config(t testing.TB, endpoints []string, prefix, id string) Config {
 	return Config{
 		Endpoints: endpoints, Prefix: prefix + "/", ID: id, Address: id + ":2049",
@@ -143,9 +151,7 @@ func TestTakeover(t *testing.T) {
 	if h := m.Status().Holder; h.ID != "a" || h.Address != "a:2049" {
 		t.Errorf("the other one says that %+v leads", h)
 	}
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
+	a.end(t)
 	l := <-next
 	b := leading{l.Store(), l, m}
 	if got := get(t, b, "last"); got != "199" {
@@ -154,9 +160,7 @@ func TestTakeover(t *testing.T) {
 	if err := put(b, "last", "b"); err != nil {
 		t.Error(err)
 	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	b.end(t)
 }
 
 // TestLost: a Lead that cannot renew its lease ends before the lease does,
@@ -183,16 +187,12 @@ func TestLost(t *testing.T) {
 		t.Errorf("a second write: %v", err)
 	}
 	<-l.Over()
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
+	a.end(t)
 	b := lead(t, config(t, c.Endpoints(), "m", "b"))
 	if got := get(t, b, "k"); got != "1" {
 		t.Errorf("k is %q", got)
 	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	b.end(t)
 }
 
 // TestCutOff: without a majority of etcd the Lead is over in time.
@@ -211,9 +211,7 @@ func TestCutOff(t *testing.T) {
 	}
 	c.Signal(0, syscall.SIGCONT)
 	c.Signal(1, syscall.SIGCONT)
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
+	a.end(t)
 }
 
 // TestMemberLoss: the Store goes on when one etcd member dies, even the one that
@@ -266,9 +264,7 @@ func TestMemberLoss(t *testing.T) {
 			t.Errorf("worker %d: %d updates acknowledged, the counter is %s", w, n, got)
 		}
 	}
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
+	a.end(t)
 	if acked[0] == 0 {
 		t.Error("nothing was done")
 	}
@@ -375,16 +371,12 @@ func TestMove(t *testing.T) {
 	if got, err := store.Dump(t.Context(), dst, &dump); err != nil || got != sum {
 		t.Errorf("dump %+v of %+v, %v", got, sum, err)
 	}
-	if err := dst.Close(); err != nil {
-		t.Error(err)
-	}
+	dst.end(t)
 	again := lead(t, config(t, c.Endpoints(), "again", "a"))
 	if got, err := store.Restore(t.Context(), again, bytes.NewReader(dump.Bytes())); err != nil || got != sum {
 		t.Errorf("restored %+v of %+v, %v", got, sum, err)
 	}
-	if err := again.Close(); err != nil {
-		t.Error(err)
-	}
+	again.end(t)
 }
 
 // TestReload: a replica that etcd has compacted beyond, that another etcd wrote, or
@@ -492,9 +484,7 @@ func TestQuota(t *testing.T) {
 	if err := a.Update(t.Context(), func(tx store.Tx) error { return tx.Delete([]byte("k0000")) }); err != nil {
 		t.Errorf("a removal: %v", err)
 	}
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
+	a.end(t)
 }
 
 // TestQuotaReached: etcd's own refusal loses nothing and is no end of the Lead.

@@ -198,7 +198,7 @@ func (l *Lead) fence(ctx context.Context) error {
 			if len(resp.Kvs) > 0 {
 				l.seq = resp.Kvs[0].ModRevision
 			}
-			_, err = l.txn(nil)
+			err = l.txn(nil)
 		}
 		if err == nil || !l.Valid() || ctx.Err() != nil {
 			return err

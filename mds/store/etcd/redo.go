@@ -25,7 +25,7 @@ func (l *Lead) commitLarge(batch []store.Write, ops []clientv3.Op) error {
 		if i == len(pieces)-1 {
 			piece = append(piece, clientv3.OpPut(l.m.key(keyFinal), strconv.Itoa(len(pieces))))
 		}
-		if _, err := l.txn(piece); err != nil {
+		if err := l.txn(piece); err != nil {
 			return l.dropRedo(err)
 		}
 	}
@@ -42,7 +42,7 @@ func (l *Lead) dropRedo(why error) error {
 	if !errors.Is(why, store.ErrNoSpace) && !definite(why) {
 		return why
 	}
-	if _, err := l.txn([]clientv3.Op{l.forget()}); err != nil {
+	if err := l.txn([]clientv3.Op{l.forget()}); err != nil {
 		return errors.Join(why, fmt.Errorf("%w: %w", store.ErrFailed, err))
 	}
 	return why
@@ -63,13 +63,12 @@ func (l *Lead) carryOut(batch []store.Write, ops []clientv3.Op) error {
 			size += weight(batch[n : n+1])
 			n++
 		}
-		if _, err := l.txn(ops[:n:n]); err != nil {
+		if err := l.txn(ops[:n:n]); err != nil {
 			return err
 		}
 		batch, ops = batch[n:], ops[n:]
 	}
-	_, err := l.txn([]clientv3.Op{l.forget(), clientv3.OpDelete(l.m.key(keyFinal))})
-	return err
+	return l.txn([]clientv3.Op{l.forget(), clientv3.OpDelete(l.m.key(keyFinal))})
 }
 
 // redo finishes what the Lead before has left.
@@ -86,7 +85,7 @@ func (l *Lead) redo() error {
 	}
 	if len(final.Kvs) == 0 {
 		if len(left.Kvs) > 0 {
-			_, err = l.txn([]clientv3.Op{l.forget()})
+			err = l.txn([]clientv3.Op{l.forget()})
 		}
 		return err
 	}
