@@ -23,14 +23,11 @@ func (o *Ops) decideOpen(ctx context.Context, h layout.Handle, r *state.OpenReq)
 // free: what they cached must not come over what others write now, nor into what
 // others cache. A file that was made since concerns none of them.
 func (o *Ops) mayOpenNew(ctx context.Context, h layout.Handle, r *state.OpenReq) nfs4.Status {
-	if r.Reclaim || r.DelegCur {
+	switch {
+	case r.Reclaim || r.DelegCur:
 		return nfs4.OK
-	}
-	if s := o.awaitSettled(ctx); s != nfs4.OK {
-		return s
-	}
-	if r.Created {
-		return nfs4.OK
+	case r.Created:
+		return o.awaitSettled(ctx)
 	}
 	return o.undisturbed(ctx, h)
 }
